@@ -1,0 +1,1 @@
+//! Proof from outside.

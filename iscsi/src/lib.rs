@@ -1,0 +1,1 @@
+//! iSCSI front door. Not built yet: this crate holds its place in the workspace.
