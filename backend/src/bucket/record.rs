@@ -75,6 +75,9 @@ pub struct ObjectAbout {
     pub tags: Vec<(String, String)>,
     /// Empty for the standard class.
     pub storage_class: String,
+    /// Who besides the owner may do what, in the protocol's own form (S3: a canned ACL); empty for
+    /// nobody.
+    pub acl: String,
 }
 
 /// A checksum of a whole object or a part as the S3 API counts it.
