@@ -3,7 +3,8 @@
 //!
 //! The ladder, bottom up; a module uses only what stands above it in this list:
 //!
-//! 1. [`error`], [`limits`], [`clock`], [`codec`], [`stats`], [`budget`], [`gate`]: what all share;
+//! 1. [`error`], [`limits`], [`clock`], [`codec`], [`stats`], [`budget`], [`gate`], [`connection`]:
+//!    what all share;
 //! 2. [`object`]: the trait [`object::ObjectStore`] and its data;
 //! 3. engines (`memory`, `faulty`, `local`), which never name a volume;
 //! 4. [`stripe`], `claim`, `catalog`, [`bucket`]: volumes, which never name an engine. Both meet in
@@ -13,6 +14,7 @@ pub mod bucket;
 pub mod budget;
 pub mod clock;
 pub mod codec;
+pub mod connection;
 pub mod error;
 pub mod gate;
 pub mod limits;
