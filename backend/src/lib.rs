@@ -18,6 +18,7 @@ pub mod connection;
 pub mod error;
 pub mod gate;
 pub mod limits;
+pub mod local;
 pub mod object;
 pub mod stats;
 pub mod stripe;
