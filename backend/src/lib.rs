@@ -7,11 +7,13 @@
 //!    what all share;
 //! 2. [`object`]: the trait [`object::ObjectStore`] and its data;
 //! 3. engines (`memory`, `faulty`, `local`), which never name a volume;
-//! 4. [`stripe`], `claim`, `catalog`, [`bucket`]: volumes, which never name an engine. Both meet in
+//! 4. [`stripe`], [`claim`], [`catalog`], [`bucket`]: volumes, which never name an engine. Both meet in
 //!    `Arc<dyn ObjectStore>`, joined by the program alone.
 
 pub mod bucket;
 pub mod budget;
+pub mod catalog;
+pub mod claim;
 pub mod clock;
 pub mod codec;
 pub mod connection;
