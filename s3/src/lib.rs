@@ -1,1 +1,8 @@
 //! The S3 front door.
+//!
+//! Read in this order: [`wire`] (bytes to typed requests), [`auth`] (who asks), then the verbs.
+
+pub mod auth;
+pub mod error;
+pub mod limits;
+pub mod wire;

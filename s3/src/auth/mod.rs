@@ -1,0 +1,1 @@
+//! Who asks: signatures as pure functions of message, secret and time.

@@ -1,0 +1,17 @@
+//! The S3 API as bytes: routing, headers, bodies. Pure functions and push decoders that know
+//! neither sockets nor time nor stores.
+//!
+//! Start reading at [`action`], the table of everything a client can ask for.
+
+pub mod action;
+pub mod encoding;
+pub mod head;
+pub mod query;
+pub mod range;
+pub mod route;
+pub mod time;
+pub mod xml;
+
+pub use head::RequestHead;
+pub use query::Query;
+pub use route::{Request, route};
