@@ -4,14 +4,17 @@
 //! Start reading at [`action`], the table of everything a client can ask for.
 
 pub mod action;
+pub mod body;
 pub mod encoding;
 pub mod head;
+pub mod precondition;
 pub mod query;
 pub mod range;
 pub mod route;
 pub mod time;
 pub mod xml;
 
+pub use body::{BodyDecoder, BodySummary};
 pub use head::RequestHead;
 pub use query::Query;
 pub use route::{Request, route};

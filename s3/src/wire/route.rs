@@ -221,7 +221,15 @@ fn check_parameters(row: &Row, query: &Query) -> Result<(), S3Error> {
 
 /// Parameters of signatures and of SDKs' book-keeping, which no verb looks at.
 fn is_harmless(name: &str) -> bool {
-    const NAMES: &[&str] = &["AWSAccessKeyId", "Expires", "Signature", "x-id"];
+    // botocore puts the last two into URLs that it presigns with Signature V2.
+    const NAMES: &[&str] = &[
+        "AWSAccessKeyId",
+        "Expires",
+        "Signature",
+        "x-id",
+        "content-md5",
+        "content-type",
+    ];
     NAMES.contains(&name) || has_prefix(name, "x-amz-") || has_prefix(name, "response-")
 }
 
@@ -234,7 +242,10 @@ fn has_prefix(name: &str, prefix: &str) -> bool {
 fn takes(row: &Row, name: &str) -> bool {
     match row.answer {
         Answer::Built(
-            Action::DeleteObject | Action::DeleteObjectTagging | Action::PutObjectTagging,
+            Action::DeleteObject
+            | Action::DeleteObjectTagging
+            | Action::PutObjectAcl
+            | Action::PutObjectTagging,
         ) => name == "versionId",
         Answer::Built(_) | Answer::NotBuilt | Answer::Unset(_) => false,
     }

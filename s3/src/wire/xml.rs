@@ -29,6 +29,20 @@ impl Writer {
         self.0.push('>');
     }
 
+    /// Opens an element with attributes.
+    pub fn open_with(&mut self, name: &str, attributes: &[(&str, &str)]) {
+        self.0.push('<');
+        self.0.push_str(name);
+        for (attribute, value) in attributes {
+            self.0.push(' ');
+            self.0.push_str(attribute);
+            self.0.push_str("=\"");
+            self.escape(value);
+            self.0.push('"');
+        }
+        self.0.push('>');
+    }
+
     pub fn close(&mut self, name: &str) {
         self.0.push_str("</");
         self.0.push_str(name);
