@@ -147,6 +147,15 @@ impl Catalog {
         todo!()
     }
 
+    /// Replaces the access control list; an empty text leaves the bucket to its owner.
+    pub async fn bucket_set_acl(
+        &self,
+        bucket: &BucketRecord,
+        acl: &str,
+    ) -> Result<BucketRecord, CatalogError> {
+        todo!()
+    }
+
     /// Marks the bucket as being deleted. The caller removes its objects, then calls
     /// [`Catalog::bucket_delete_end`], or [`Catalog::bucket_delete_cancel`] if it is not empty.
     pub async fn bucket_delete_begin(

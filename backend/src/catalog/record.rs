@@ -60,6 +60,9 @@ pub struct BucketRecord {
     pub state: BucketState,
     /// Bucket tagging; empty for none.
     pub tags: Vec<(String, String)>,
+    /// Who besides the owner may do what, in the protocol's own form (S3: a canned ACL); empty for
+    /// nobody.
+    pub acl: String,
 }
 
 /// How far a bucket's making or unmaking has come. Whoever meets a bucket that is not live may
@@ -156,6 +159,7 @@ impl BucketRecord {
         for (key, value) in &self.tags {
             writer.str(key).str(value);
         }
+        writer.str(&self.acl);
         writer.finish()
     }
 
@@ -169,11 +173,13 @@ impl BucketRecord {
             created_ms: reader.u64()?,
             state: BucketState::from_tag(reader.u8()?)?,
             tags: Vec::new(),
+            acl: String::new(),
         };
         for _ in 0..reader.count(8)? {
             let tag = (reader.str()?.to_owned(), reader.str()?.to_owned());
             bucket.tags.push(tag);
         }
+        bucket.acl = reader.str()?.to_owned();
         reader.finish()?;
         Ok(bucket)
     }
@@ -236,6 +242,7 @@ mod tests {
             created_ms: 5,
             state: BucketState::Deleting,
             tags: vec![("k".into(), String::new())],
+            acl: "public-read".into(),
         };
         let record = bucket.encode();
         assert_eq!(BucketRecord::decode(&record), Ok(bucket));

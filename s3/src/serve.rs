@@ -1,0 +1,199 @@
+//! One connection: requests in, replies out, on hyper.
+//!
+//! What is decided here and nowhere else: time-outs, bounds of a request's head, when a connection
+//! ends and how, bytes in flight, whether a reply may leave at all. [`exchange`] is one request,
+//! [`payload`] its body, [`reply`] the answer; what the answer says is decided in [`crate::op`].
+
+mod exchange;
+pub(crate) mod payload;
+pub(crate) mod reply;
+mod request_id;
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use portico_backend::bucket::Buckets;
+use portico_backend::budget::Budget;
+use portico_backend::catalog::Catalog;
+use portico_backend::clock::Clock;
+use portico_backend::connection::{Peer, Stop};
+use portico_backend::error::chain;
+use portico_backend::gate::Gate;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+pub(crate) use request_id::RequestId;
+
+use crate::limits::{HEAD_BYTES_MAX, HEAD_TIMEOUT, LINGER_BYTES_MAX, LINGER_TIMEOUT};
+use crate::stats::Stats;
+use request_id::RequestIds;
+
+/// How the front door behaves, from the configuration.
+#[derive(Clone, Debug)]
+pub struct S3Options {
+    /// The region that signatures and location constraints name.
+    pub region: String,
+    /// Domains whose first label may be a bucket.
+    pub virtual_host_domains: Vec<String>,
+    /// Whether signature version 2 is accepted.
+    pub sigv2: bool,
+    /// Bytes of each part but the last; see [`crate::limits::PART_BYTES_MIN`].
+    pub part_bytes_min: u64,
+    /// How long a request may wait for bytes in flight before it is told to slow down.
+    pub queue_timeout: Duration,
+    /// Bytes of a transfer's buffers, taken from the budget for the time of the transfer.
+    pub transfer_bytes: u64,
+}
+
+impl Default for S3Options {
+    fn default() -> Self {
+        Self {
+            region: "us-east-1".to_owned(),
+            virtual_host_domains: Vec::new(),
+            sigv2: true,
+            part_bytes_min: crate::limits::PART_BYTES_MIN,
+            queue_timeout: Duration::from_secs(10),
+            transfer_bytes: 4 << 20,
+        }
+    }
+}
+
+/// What all connections share.
+#[derive(Debug)]
+pub struct Service {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) buckets: Arc<Buckets>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) options: S3Options,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) budget: Budget,
+    pub(crate) gate: Gate,
+    ids: RequestIds,
+}
+
+/// The parts of a [`Service`] that exist before it.
+#[derive(Clone, Debug)]
+pub struct ServiceParts {
+    pub catalog: Arc<Catalog>,
+    pub buckets: Arc<Buckets>,
+    pub clock: Arc<dyn Clock>,
+    pub stats: Arc<Stats>,
+    pub budget: Budget,
+    pub gate: Gate,
+    /// Makes the request ids of this run differ from those of others.
+    pub seed: u64,
+}
+
+impl Service {
+    #[must_use]
+    pub fn new(parts: ServiceParts, options: S3Options) -> Self {
+        Self {
+            catalog: parts.catalog,
+            buckets: parts.buckets,
+            clock: parts.clock,
+            options,
+            stats: parts.stats,
+            budget: parts.budget,
+            gate: parts.gate,
+            ids: RequestIds::new(parts.seed),
+        }
+    }
+
+    #[must_use]
+    pub fn stats(&self) -> &Arc<Stats> {
+        &self.stats
+    }
+}
+
+/// Serves one connection to its end. Returns early, with the request in work still answered, once
+/// `stop` is requested; cancelling the future cuts the connection.
+///
+/// The caller accepts, limits the number of connections, ends TLS and sets `TCP_NODELAY`.
+pub async fn serve<S>(stream: S, peer: Peer, service: Arc<Service>, stop: Stop)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let open = OpenConnection::new(Arc::clone(&service));
+    let peer = Arc::new(peer);
+    let handler = {
+        let (service, peer) = (Arc::clone(&service), Arc::clone(&peer));
+        service_fn(move |request: Request<Incoming>| {
+            let exchange =
+                exchange::exchange(Arc::clone(&service), Arc::clone(&peer), request);
+            Box::pin(exchange)
+        })
+    };
+    let mut connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_header_size(HEAD_BYTES_MAX)
+        // The reply's date comes from the service's clock.
+        .auto_date_header(false)
+        // A client may close its side once it has sent its request.
+        .half_close(true)
+        .serve_connection(TokioIo::new(stream), handler);
+    let ended = {
+        let mut stopping = std::pin::pin!(stop.requested());
+        let mut is_stopping = false;
+        poll_fn(|cx| {
+            if !is_stopping && stopping.as_mut().poll(cx).is_ready() {
+                is_stopping = true;
+                Pin::new(&mut connection).graceful_shutdown();
+            }
+            connection.poll_without_shutdown(cx)
+        })
+        .await
+    };
+    match ended {
+        Ok(()) => linger(connection.into_parts().io.into_inner()).await,
+        Err(error) => {
+            tracing::debug!(peer = %peer, error = chain(&error), "connection ended with an error");
+        }
+    }
+    drop(open);
+}
+
+/// Ends a connection so that the last reply arrives: a socket closed with bytes unread is reset,
+/// and a reset overtakes a reply that the client has not read yet. A client that is still sending
+/// a body which nobody wants gets a moment to notice.
+async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
+    let drain = async {
+        stream.shutdown().await?;
+        let mut buffer = vec![0; 16 << 10];
+        let mut left = LINGER_BYTES_MAX;
+        while left > 0 {
+            let count = stream.read(&mut buffer).await?;
+            if count == 0 {
+                break;
+            }
+            left = left.saturating_sub(count);
+        }
+        io::Result::Ok(())
+    };
+    // Whatever stops it, the connection is over.
+    drop(tokio::time::timeout(LINGER_TIMEOUT, drain).await);
+}
+
+/// Counts a connection for as long as it lives.
+struct OpenConnection(Arc<Service>);
+
+impl OpenConnection {
+    fn new(service: Arc<Service>) -> Self {
+        service.stats.connections.add(1);
+        service.stats.connections_open.add(1);
+        Self(service)
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.stats.connections_open.subtract(1);
+    }
+}

@@ -1,0 +1,170 @@
+//! A reply on its way out: a status, headers, and a body that is whole or streams from an object.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{HeaderMap, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use portico_backend::budget::Permit;
+use portico_backend::gate::Gate;
+
+/// Data of an object in the order of its bytes. An error ends the connection: a reply whose
+/// length was announced is never filled up.
+pub(crate) type DataStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
+
+/// What a verb answers.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: ReplyBody,
+}
+
+impl Reply {
+    /// A reply without a body.
+    pub(crate) fn empty(status: StatusCode) -> Self {
+        Self {
+            status,
+            headers: HeaderMap::new(),
+            body: ReplyBody::whole(Bytes::new()),
+        }
+    }
+
+    /// A document with the status 200.
+    pub(crate) fn xml(document: impl Into<Bytes>) -> Self {
+        let mut reply = Self::empty(StatusCode::OK);
+        reply.body = ReplyBody::whole(document.into());
+        reply
+            .headers
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+        reply
+    }
+
+    /// Sets a header. A value that no header can hold is left out: what a client stored may hold
+    /// bytes that are no text of a header.
+    pub(crate) fn set(&mut self, name: HeaderName, value: &str) {
+        if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
+            self.headers.insert(name, value);
+        }
+    }
+
+    /// As [`Reply::set`], for names that are not constants.
+    pub(crate) fn set_named(&mut self, name: &str, value: &str) {
+        if let Ok(name) = HeaderName::from_bytes(name.as_bytes()) {
+            self.set(name, value);
+        }
+    }
+}
+
+/// The body of a reply.
+pub struct ReplyBody {
+    source: Source,
+    /// Bytes still to come.
+    length: u64,
+    gate: Option<Gate>,
+    /// Bytes in flight, given back when the body is written or dropped.
+    permit: Option<Permit>,
+}
+
+enum Source {
+    Whole(Bytes),
+    Stream(DataStream),
+}
+
+impl ReplyBody {
+    pub(crate) fn whole(bytes: Bytes) -> Self {
+        Self {
+            length: bytes.len() as u64,
+            source: Source::Whole(bytes),
+            gate: None,
+            permit: None,
+        }
+    }
+
+    /// Exactly `length` bytes out of `stream`; fewer or more are an error.
+    pub(crate) fn stream(length: u64, stream: DataStream) -> Self {
+        Self {
+            source: Source::Stream(stream),
+            length,
+            gate: None,
+            permit: None,
+        }
+    }
+
+    /// Bytes that the body announces.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Makes every further piece ask `gate` before it leaves.
+    pub(crate) fn guard(&mut self, gate: Gate) {
+        self.gate = Some(gate);
+    }
+
+    /// Keeps `permit` until the body is gone.
+    pub(crate) fn hold(&mut self, permit: Option<Permit>) {
+        self.permit = permit;
+    }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        let piece = match &mut self.source {
+            Source::Whole(bytes) => {
+                Some(Ok(std::mem::take(bytes))).filter(|_| self.length > 0)
+            }
+            Source::Stream(stream) if self.length > 0 => match ready!(stream.as_mut().poll_next(cx))
+            {
+                Some(piece) => Some(piece),
+                None => Some(Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "the object's data ended early",
+                ))),
+            },
+            Source::Stream(_) => None,
+        };
+        Poll::Ready(piece)
+    }
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let Some(piece) = ready!(self.poll_piece(cx)) else {
+            return Poll::Ready(None);
+        };
+        let piece = piece?;
+        if self.gate.as_ref().is_some_and(|gate| !gate.is_open()) {
+            return Poll::Ready(Some(Err(io::Error::other("the serving gate is closed"))));
+        }
+        let Some(left) = self.length.checked_sub(piece.len() as u64) else {
+            return Poll::Ready(Some(Err(io::Error::other("the object's data is too long"))));
+        };
+        self.length = left;
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.length == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.length)
+    }
+}
+
+impl fmt::Debug for ReplyBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReplyBody")
+            .field("length", &self.length)
+            .finish_non_exhaustive()
+    }
+}
