@@ -3,12 +3,12 @@
 //!
 //! The ladder, bottom up; a module uses only what stands above it in this list:
 //!
-//! 1. [`error`], [`limits`], [`clock`], [`codec`], [`stats`], [`budget`], [`gate`], [`connection`]:
-//!    what all share;
+//! 1. [`error`], [`limits`], [`clock`], [`codec`], [`stats`], [`budget`], [`gate`], [`random`],
+//!    [`connection`]: what all share;
 //! 2. [`object`]: the trait [`object::ObjectStore`] and its data;
-//! 3. engines (`memory`, `faulty`, `local`), which never name a volume;
-//! 4. [`stripe`], [`claim`], [`catalog`], [`bucket`]: volumes, which never name an engine. Both meet in
-//!    `Arc<dyn ObjectStore>`, joined by the program alone.
+//! 3. engines ([`memory`], `faulty`, [`local`]), which never name a volume;
+//! 4. [`stripe`], [`claim`], [`catalog`], [`bucket`]: volumes, which never name an engine. Both meet
+//!    in `Arc<dyn ObjectStore>`, joined by the program alone.
 
 pub mod bucket;
 pub mod budget;
@@ -21,6 +21,8 @@ pub mod error;
 pub mod gate;
 pub mod limits;
 pub mod local;
+pub mod memory;
 pub mod object;
+pub mod random;
 pub mod stats;
 pub mod stripe;

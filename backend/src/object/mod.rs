@@ -57,6 +57,7 @@ pub trait ObjectStore: Debug + Send + Sync + 'static {
     fn write<'a>(&'a self, object: &'a ObjectId, op: WriteOp) -> Reply<'a, Version>;
 
     /// Names in no promised order. What exists during the whole listing is listed exactly once.
+    /// `count_max` is at least 1.
     fn list<'a>(
         &'a self,
         pool: &'a Pool,
@@ -64,7 +65,8 @@ pub trait ObjectStore: Debug + Send + Sync + 'static {
         count_max: u32,
     ) -> Reply<'a, ListPage>;
 
-    /// Takes or renews an advisory lock. `Locked` if another owner holds it.
+    /// Takes or renews an advisory lock of an existing object. `Locked` if another owner holds it.
+    /// Locks outlive their session.
     fn lock<'a>(&'a self, object: &'a ObjectId, request: LockRequest) -> Reply<'a, ()>;
 
     /// Gives back a lock of this session. `NotFound` if it does not hold it.
