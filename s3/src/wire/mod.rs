@@ -5,12 +5,15 @@
 
 pub mod action;
 pub mod body;
+pub mod checksum;
 pub mod encoding;
 pub mod head;
+pub mod header;
 pub mod precondition;
 pub mod query;
 pub mod range;
 pub mod route;
+pub mod tagging;
 pub mod time;
 pub mod xml;
 

@@ -1,4 +1,8 @@
-//! XML bodies: a writer with the escaping of the S3 API, and a strict bounded reader.
+//! XML bodies: a writer with the escaping of the S3 API, and a strict bounded [`Reader`].
+
+mod reader;
+
+pub use reader::Reader;
 
 /// The namespace of the documents.
 pub const NAMESPACE: &str = "http://s3.amazonaws.com/doc/2006-03-01/";
@@ -93,10 +97,47 @@ impl Writer {
                 '>' => self.0.push_str("&gt;"),
                 '"' => self.0.push_str("&quot;"),
                 control if u32::from(control) < 0x20 => {
-                    self.0.push_str(&format!("&#x{:x};", u32::from(control)));
+                    let code = u32::from(control);
+                    self.0.push_str(&format!("&#x{code:x};"));
                 }
                 other => self.0.push(other),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_escaped_and_read_back() {
+        let text = "a<b>&\"c\" \r\n\t \u{1} \u{e9} ]]>";
+        let mut writer = Writer::document();
+        writer.open_root("Root");
+        writer.text("Text", text);
+        writer.number("Number", 7);
+        writer.flag("Flag", true);
+        writer.open_with("With", &[("a", "<&>")]);
+        writer.close("With");
+        writer.close("Root");
+        let document = writer.finish();
+        assert!(
+            document.contains("&#xd;&#xa;&#x9; &#x1; \u{e9} ]]&gt;"),
+            "{document}"
+        );
+        assert!(document.contains("<With a=\"&lt;&amp;&gt;\"></With>"));
+
+        let mut reader = Reader::root(document.as_bytes(), "Root").unwrap();
+        assert_eq!(reader.child().unwrap().as_deref(), Some("Text"));
+        assert_eq!(reader.text().unwrap(), text);
+        assert_eq!(reader.child().unwrap().as_deref(), Some("Number"));
+        assert_eq!(reader.text().unwrap(), "7");
+        assert_eq!(reader.child().unwrap().as_deref(), Some("Flag"));
+        reader.skip().unwrap();
+        assert_eq!(reader.child().unwrap().as_deref(), Some("With"));
+        assert_eq!(reader.text().unwrap(), "");
+        assert_eq!(reader.child().unwrap(), None);
+        reader.finish().unwrap();
     }
 }
