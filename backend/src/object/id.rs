@@ -248,7 +248,7 @@ mod tests {
             ".000000000000002f",
             "x.00000000000000AF",
             "x.1",
-            "\u{e4}x.0000000000000é",
+            "\u{e4}x.0000000000000\u{e9}",
         ] {
             assert_eq!(ObjectName::new(text).to_string(), text);
         }
