@@ -31,11 +31,11 @@ class Aws:
         place, files = self.context.tree
         self.aws("s3", "cp", "--recursive", "--only-show-errors", place, f"s3://{bucket}/")
         self.context.check_keys(bucket, files)
-        listed = self.aws("s3", "ls", "--recursive", f"s3://{bucket}/").stdout.splitlines()
+        listed = self.aws("s3", "ls", "--recursive", f"s3://{bucket}/").text.splitlines()
         assert len(listed) == len(files), f"{len(listed)} lines for {len(files)} files"
         self.aws("s3", "sync", "--only-show-errors", f"s3://{bucket}/", self.context.scratch / "down")
         payload.same_tree(place, self.context.scratch / "down")
-        again = self.aws("s3", "sync", "--dryrun", "--size-only", place, f"s3://{bucket}/").stdout
+        again = self.aws("s3", "sync", "--dryrun", "--size-only", place, f"s3://{bucket}/").text
         assert not again.strip(), f"a second sync would send {again[:300]}"
         self.aws("s3", "rb", "--force", f"s3://{bucket}")
 
@@ -57,7 +57,7 @@ class Aws:
         body, path = b"presigned" * 999, self.context.scratch / "small"
         path.write_bytes(body)
         self.aws("s3", "cp", "--only-show-errors", path, f"s3://{bucket}/a b+c")
-        url = self.aws("s3", "presign", f"s3://{bucket}/a b+c").stdout.strip()
+        url = self.aws("s3", "presign", f"s3://{bucket}/a b+c").text.strip()
         assert self.signature in url, url
         assert fetch(self.context.endpoint, "GET", url) == (200, body), url
         forged = url.replace("a%20b", "a%20c")
@@ -69,10 +69,10 @@ class Aws:
         self.aws("s3api", "put-object", *which, "--tagging", "one=1&two=2")
         tags = {"TagSet": [{"Key": "a b", "Value": "c+d"}]}
         self.aws("s3api", "put-object-tagging", *which, "--tagging", json.dumps(tags))
-        got = json.loads(self.aws("s3api", "get-object-tagging", *which).stdout)
+        got = json.loads(self.aws("s3api", "get-object-tagging", *which).text)
         assert got == tags, got
         self.aws("s3api", "delete-object-tagging", *which)
-        got = json.loads(self.aws("s3api", "get-object-tagging", *which).stdout)
+        got = json.loads(self.aws("s3api", "get-object-tagging", *which).text)
         assert got == {"TagSet": []}, got
 
     def race(self) -> None:
@@ -85,10 +85,10 @@ class Aws:
             path.write_text(str(number))
             finished = self.aws("s3api", "put-object", "--bucket", bucket, "--key", "k", "--body", path,
                                 "--if-none-match", "*", check=False)
-            if finished.returncode == 0:
+            if finished.status == 0:
                 return 200
-            lost = any(word in finished.stderr for word in ("PreconditionFailed", "ConditionalRequestConflict"))
-            assert lost, finished.stderr
+            lost = any(word in finished.errors for word in ("PreconditionFailed", "ConditionalRequestConflict"))
+            assert lost, finished.errors
             return 412
 
         with concurrent.futures.ThreadPoolExecutor(count) as pool:

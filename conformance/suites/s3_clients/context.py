@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import boto3
@@ -15,6 +16,19 @@ import payload
 from server import REGION, Endpoint
 
 COMMAND_SECONDS_MAX = 600
+
+
+@dataclass
+class Finished:
+    """What a client left."""
+
+    status: int
+    bytes: bytes
+    errors: str
+
+    @property
+    def text(self) -> str:
+        return self.bytes.decode()
 
 
 class Context:
@@ -43,16 +57,17 @@ class Context:
         place = self.scratch / "tree"
         return place, payload.tree(place, self.file_count)
 
-    def run(self, *command, environment: dict | None = None, check: bool = True) -> subprocess.CompletedProcess:
+    def run(self, *command, environment: dict | None = None, check: bool = True):
         """Runs a client; its failure is the scenario's, unless the scenario judges the status itself."""
         finished = subprocess.run(
-            [str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            errors="surrogateescape", timeout=COMMAND_SECONDS_MAX, cwd=self.scratch,
+            [str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True,
+            timeout=COMMAND_SECONDS_MAX, cwd=self.scratch,
             env={"PATH": os.environ["PATH"], "HOME": str(self.scratch), "LANG": "C.UTF-8"} | (environment or {}),
         )
-        if check and finished.returncode:
-            raise AssertionError(f"{command[1:]} ended with {finished.returncode}\n{finished.stderr[-3000:]}")
-        return finished
+        answer = Finished(finished.returncode, finished.stdout, finished.stderr.decode(errors="replace"))
+        if check and answer.status:
+            raise AssertionError(f"{command[1:]} ended with {answer.status}\n{answer.errors[-3000:]}")
+        return answer
 
     def check_keys(self, bucket: str, files: dict[str, Path]) -> None:
         """The bucket lists exactly these keys with these sizes, in the order of their bytes."""
