@@ -6,7 +6,8 @@
 //! 1. [`error`], [`limits`], [`clock`], [`codec`], [`stats`], [`budget`], [`gate`], [`random`],
 //!    [`connection`]: what all share;
 //! 2. [`object`]: the trait [`object::ObjectStore`] and its data;
-//! 3. engines ([`memory`], [`faulty`], [`local`]), which never name a volume;
+//! 3. engines ([`memory`], [`faulty`], [`local`]) and what they share (`engine`), which never name
+//!    a volume;
 //! 4. [`stripe`], [`claim`], [`catalog`], [`bucket`]: volumes, which never name an engine. Both meet
 //!    in `Arc<dyn ObjectStore>`, joined by the program alone.
 
@@ -17,6 +18,7 @@ pub mod claim;
 pub mod clock;
 pub mod codec;
 pub mod connection;
+mod engine;
 pub mod error;
 pub mod faulty;
 pub mod gate;

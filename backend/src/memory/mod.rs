@@ -5,12 +5,10 @@
 //! `object`; `session` only carries operations there.
 
 mod data;
-mod limits;
 mod lock;
 mod object;
 mod session;
 mod slot;
-mod watch;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,14 +18,28 @@ use bytes::Bytes;
 use self::object::Object;
 use self::session::MemorySession;
 use self::slot::{Slot, WriteContext};
+use crate::engine::admission;
 use crate::error::{Error, ErrorKind};
+use crate::limits::{OBJECT_BYTES_MAX, OMAP_KEYS_PER_OP_MAX, OP_BYTES_MAX};
 use crate::object::{
-    Guard, Limits, ListCursor, ListPage, ObjectId, ObjectName, ObjectStore, Pool, ReadOp,
-    ReadOutput, SessionId, SnapId, Usage, Version, WriteOp, WriteStep,
+    CloneRange, Guard, Limits, ListCursor, ListPage, ObjectId, ObjectName, ObjectStore, Pool,
+    ReadOp, ReadOutput, SessionId, SnapId, Usage, Version, WriteOp, WriteStep,
 };
 use crate::random::{Generator, hash};
 
-pub use self::limits::LIMITS;
+/// All that the object model knows of.
+pub const LIMITS: Limits = Limits {
+    object_bytes_max: OBJECT_BYTES_MAX,
+    op_bytes_max: OP_BYTES_MAX,
+    omap_keys_max: OMAP_KEYS_PER_OP_MAX,
+    omap_value_bytes_max: 64 * 1024,
+    omap: true,
+    snapshots: true,
+    clone_range: CloneRange::Copy,
+    sparse_reads: true,
+    buffered: true,
+    discard_bytes: 4_096,
+};
 
 /// A store of objects in memory, of which any number of sessions is opened. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -133,7 +145,7 @@ struct PoolState {
 
 impl State {
     fn read(&mut self, id: &ObjectId, op: &ReadOp) -> Result<ReadOutput, Error> {
-        limits::check_read(op, &self.options.limits)?;
+        admission::check_read(op, &self.options.limits)?;
         let missing = Object::default();
         let key = self.key(&id.name);
         let pool = self.pools.entry(id.pool.clone()).or_default();
@@ -157,7 +169,7 @@ impl State {
     }
 
     fn write(&mut self, id: &ObjectId, op: &WriteOp) -> Result<Version, Error> {
-        limits::check_write(id, op, &self.options.limits)?;
+        admission::check_write(id, op, &self.options.limits)?;
         let key = self.key(&id.name);
         self.pools.entry(id.pool.clone()).or_default();
         if let Some(slot) = self.slot(id) {
@@ -243,7 +255,7 @@ impl State {
     }
 
     fn snapshot_create(&mut self, pool: &Pool) -> Result<SnapId, Error> {
-        limits::check_snapshots(&self.options.limits)?;
+        admission::check_snapshots(&self.options.limits)?;
         let snapshot = SnapId(self.next_number());
         let pool = self.pools.entry(pool.clone()).or_default();
         pool.snapshots.insert(snapshot);
@@ -251,7 +263,7 @@ impl State {
     }
 
     fn snapshot_remove(&mut self, pool: &Pool, snapshot: SnapId) -> Result<(), Error> {
-        limits::check_snapshots(&self.options.limits)?;
+        admission::check_snapshots(&self.options.limits)?;
         let state = self.pools.entry(pool.clone()).or_default();
         if !state.snapshots.remove(&snapshot) {
             return Err(Error::new(ErrorKind::NotFound, "removing a snapshot"));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::data::Data;
 use super::lock::Locks;
 use super::object::{Foreign, Object, Touched};
-use super::watch::Watchers;
+use crate::engine::watch::Watchers;
 use crate::error::{Error, ErrorKind};
 use crate::object::{Durability, SnapContext, SnapId, Version, WriteOp, WriteStep};
 use crate::random::Generator;

@@ -11,7 +11,7 @@ use crate::object::{Notification, NotifyAck, NotifyOutcome, Reply, SessionId, Wa
 const UNREAD_MAX: usize = 16;
 
 #[derive(Debug, Default)]
-pub(super) struct Watchers(Vec<Watcher>);
+pub(crate) struct Watchers(Vec<Watcher>);
 
 #[derive(Debug)]
 struct Watcher {
@@ -21,33 +21,33 @@ struct Watcher {
 
 /// The answers that a notifier waits for.
 #[derive(Debug)]
-pub(super) struct Pending(Vec<(SessionId, Option<oneshot::Receiver<Bytes>>)>);
+pub(crate) struct Pending(Vec<(SessionId, Option<oneshot::Receiver<Bytes>>)>);
 
 #[derive(Debug)]
-pub(super) struct MemoryWatch {
+pub(crate) struct LocalWatch {
     receiver: mpsc::Receiver<(Notification, oneshot::Sender<Bytes>)>,
     unanswered: Vec<(u64, oneshot::Sender<Bytes>)>,
 }
 
 impl Watchers {
-    pub(super) fn add(&mut self, session: &SessionId) -> MemoryWatch {
+    pub(crate) fn add(&mut self, session: &SessionId) -> LocalWatch {
         let (sender, receiver) = mpsc::channel(UNREAD_MAX);
         self.0.push(Watcher {
             session: session.clone(),
             sender,
         });
-        MemoryWatch {
+        LocalWatch {
             receiver,
             unanswered: Vec::new(),
         }
     }
 
-    pub(super) fn remove_session(&mut self, session: &SessionId) {
+    pub(crate) fn remove_session(&mut self, session: &SessionId) {
         self.0.retain(|watcher| watcher.session != *session);
     }
 
     /// Tells all; who lags too far behind is told no more.
-    pub(super) fn notify(&mut self, notification: &Notification) -> Pending {
+    pub(crate) fn notify(&mut self, notification: &Notification) -> Pending {
         self.0.retain(|watcher| !watcher.sender.is_closed());
         let mut pending = Vec::with_capacity(self.0.len());
         self.0.retain(|watcher| {
@@ -64,7 +64,7 @@ impl Watchers {
 }
 
 impl Pending {
-    pub(super) async fn wait(self, until: Instant) -> NotifyOutcome {
+    pub(crate) async fn wait(self, until: Instant) -> NotifyOutcome {
         let mut outcome = NotifyOutcome::default();
         for (session, answered) in self.0 {
             let answer = match answered {
@@ -80,7 +80,7 @@ impl Pending {
     }
 }
 
-impl Watch for MemoryWatch {
+impl Watch for LocalWatch {
     fn next(&mut self) -> Reply<'_, Notification> {
         Box::pin(async {
             let Some((notification, answer)) = self.receiver.recv().await else {

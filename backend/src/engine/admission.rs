@@ -1,32 +1,15 @@
-//! What the memory engine refuses before it looks at any object.
+//! What every engine refuses before it looks at any object.
 
 use crate::error::{Error, ErrorKind};
-use crate::limits::{
-    OBJECT_BYTES_MAX, OMAP_KEY_BYTES_MAX, OMAP_KEYS_PER_OP_MAX, OP_BYTES_MAX, OP_STEPS_MAX,
-    XATTR_VALUE_BYTES_MAX,
-};
+use crate::limits::{OMAP_KEY_BYTES_MAX, OP_STEPS_MAX, XATTR_VALUE_BYTES_MAX};
 use crate::object::{
     CloneRange, Durability, Guard, Limits, ObjectId, ReadOp, ReadStep, WriteOp, WriteStep,
-};
-
-/// All that the object model knows of.
-pub const LIMITS: Limits = Limits {
-    object_bytes_max: OBJECT_BYTES_MAX,
-    op_bytes_max: OP_BYTES_MAX,
-    omap_keys_max: OMAP_KEYS_PER_OP_MAX,
-    omap_value_bytes_max: 64 * 1024,
-    omap: true,
-    snapshots: true,
-    clone_range: CloneRange::Copy,
-    sparse_reads: true,
-    buffered: true,
-    discard_bytes: 4_096,
 };
 
 /// # Panics
 /// If `Remove` is not the last step, a `Buffered` step is not plain data, a clone crosses pools or
 /// a snapshot context is not in order: the caller's own mistakes.
-pub(super) fn check_write(id: &ObjectId, op: &WriteOp, limits: &Limits) -> Result<(), Error> {
+pub(crate) fn check_write(id: &ObjectId, op: &WriteOp, limits: &Limits) -> Result<(), Error> {
     let steps = op.steps.len();
     let remove = op.steps.iter().position(|step| *step == WriteStep::Remove);
     assert!(
@@ -63,7 +46,7 @@ pub(super) fn check_write(id: &ObjectId, op: &WriteOp, limits: &Limits) -> Resul
     check_key_count(keys, limits)
 }
 
-pub(super) fn check_read(op: &ReadOp, limits: &Limits) -> Result<(), Error> {
+pub(crate) fn check_read(op: &ReadOp, limits: &Limits) -> Result<(), Error> {
     check_guards(&op.guards, op.steps.len(), limits)?;
     if op.at.is_some() {
         check_snapshots(limits)?;
@@ -85,7 +68,7 @@ pub(super) fn check_read(op: &ReadOp, limits: &Limits) -> Result<(), Error> {
     check_key_count(keys, limits)
 }
 
-pub(super) fn check_snapshots(limits: &Limits) -> Result<(), Error> {
+pub(crate) fn check_snapshots(limits: &Limits) -> Result<(), Error> {
     supported(limits.snapshots, "snapshots")
 }
 
