@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use http::StatusCode;
 use portico_backend::bucket::Error as BucketError;
 use portico_backend::bucket::record::PreconditionFailure;
-use portico_backend::error::{Error as StoreError, ErrorKind};
+use portico_backend::catalog::CatalogError;
+use portico_backend::error::{Error as StoreError, ErrorKind, chain};
 
 use crate::wire::xml;
 
@@ -55,10 +56,19 @@ pub enum Code {
     MissingRequestBody,
     MissingSecurityHeader,
     NoSuchBucket,
+    NoSuchBucketPolicy,
+    NoSuchCorsConfiguration,
+    NoSuchEncryptionConfiguration,
     NoSuchKey,
+    NoSuchLifecycleConfiguration,
+    NoSuchObjectLockConfiguration,
+    NoSuchOwnershipControls,
+    NoSuchPublicAccessBlockConfiguration,
+    NoSuchReplicationConfiguration,
     NoSuchTagSet,
     NoSuchUpload,
     NoSuchVersion,
+    NoSuchWebsiteConfiguration,
     NotImplemented,
     NotModified,
     OperationAborted,
@@ -321,10 +331,58 @@ static CODES: &[CodeRow] = &[
         "The specified bucket does not exist",
     ),
     (
+        Code::NoSuchBucketPolicy,
+        "NoSuchBucketPolicy",
+        404,
+        "The bucket policy does not exist",
+    ),
+    (
+        Code::NoSuchCorsConfiguration,
+        "NoSuchCORSConfiguration",
+        404,
+        "The CORS configuration does not exist",
+    ),
+    (
+        Code::NoSuchEncryptionConfiguration,
+        "ServerSideEncryptionConfigurationNotFoundError",
+        404,
+        "The server side encryption configuration was not found",
+    ),
+    (
         Code::NoSuchKey,
         "NoSuchKey",
         404,
         "The specified key does not exist.",
+    ),
+    (
+        Code::NoSuchLifecycleConfiguration,
+        "NoSuchLifecycleConfiguration",
+        404,
+        "The lifecycle configuration does not exist",
+    ),
+    (
+        Code::NoSuchObjectLockConfiguration,
+        "ObjectLockConfigurationNotFoundError",
+        404,
+        "Object Lock configuration does not exist for this bucket",
+    ),
+    (
+        Code::NoSuchOwnershipControls,
+        "OwnershipControlsNotFoundError",
+        404,
+        "The bucket ownership controls were not found",
+    ),
+    (
+        Code::NoSuchPublicAccessBlockConfiguration,
+        "NoSuchPublicAccessBlockConfiguration",
+        404,
+        "The public access block configuration was not found",
+    ),
+    (
+        Code::NoSuchReplicationConfiguration,
+        "ReplicationConfigurationNotFoundError",
+        404,
+        "The replication configuration was not found",
     ),
     (
         Code::NoSuchTagSet,
@@ -344,6 +402,12 @@ static CODES: &[CodeRow] = &[
         "NoSuchVersion",
         404,
         "The specified version does not exist.",
+    ),
+    (
+        Code::NoSuchWebsiteConfiguration,
+        "NoSuchWebsiteConfiguration",
+        404,
+        "The specified bucket does not have a website configuration",
     ),
     (
         Code::NotImplemented,
@@ -467,6 +531,8 @@ pub struct S3Error {
     message: Cow<'static, str>,
     resource: Option<String>,
     fields: Vec<(&'static str, String)>,
+    /// For the log, not for the client.
+    cause: Option<String>,
 }
 
 impl S3Error {
@@ -478,6 +544,7 @@ impl S3Error {
             message: Cow::Borrowed(code.message()),
             resource: None,
             fields: Vec::new(),
+            cause: None,
         }
     }
 
@@ -501,6 +568,19 @@ impl S3Error {
     pub fn with_field(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.fields.push((name, value.into()));
         self
+    }
+
+    /// Keeps what went wrong below for whoever reads the log; clients never see it.
+    #[must_use]
+    pub fn with_cause(mut self, cause: impl Into<String>) -> Self {
+        self.cause = Some(cause.into());
+        self
+    }
+
+    /// See [`S3Error::with_cause`].
+    #[must_use]
+    pub fn cause(&self) -> Option<&str> {
+        self.cause.as_deref()
     }
 
     /// `InvalidArgument` about one argument.
@@ -596,7 +676,7 @@ impl From<ErrorKind> for Code {
 
 impl From<&StoreError> for S3Error {
     fn from(error: &StoreError) -> Self {
-        Self::new(Code::from(error.kind()))
+        Self::new(Code::from(error.kind())).with_cause(chain(error))
     }
 }
 
@@ -633,6 +713,29 @@ impl From<&BucketError> for S3Error {
 impl From<BucketError> for S3Error {
     fn from(error: BucketError) -> Self {
         Self::from(&error)
+    }
+}
+
+impl From<CatalogError> for S3Error {
+    /// What a request cannot have caused is an internal error.
+    fn from(error: CatalogError) -> Self {
+        match &error {
+            CatalogError::BucketExists(_) => Self::new(Code::BucketAlreadyExists),
+            CatalogError::Conflict => Self::new(Code::OperationAborted),
+            CatalogError::NoSuchBucket(_) => Self::new(Code::NoSuchBucket),
+            CatalogError::Store(error) => Self::from(error),
+            CatalogError::AccessKeyExists(_)
+            | CatalogError::Invalid { .. }
+            | CatalogError::Keyring(_)
+            | CatalogError::NoSuchAccessKey(_)
+            | CatalogError::NoSuchNode(_)
+            | CatalogError::NoSuchUser(_)
+            | CatalogError::Random
+            | CatalogError::UserExists(_)
+            | CatalogError::UserOwnsBuckets { .. } => {
+                Self::new(Code::InternalError).with_cause(chain(&error))
+            }
+        }
     }
 }
 

@@ -1,10 +1,14 @@
 //! The S3 front door.
 //!
-//! Read in this order: [`wire`] (bytes to typed requests), [`auth`] (who asks), then the verbs.
+//! Read in this order: [`wire`] (bytes to typed requests), [`auth`] (who asks), then the verbs, and
+//! [`serve`] (one connection).
 
 #![expect(clippy::todo, reason = "signatures first")]
 
 pub mod auth;
 pub mod error;
 pub mod limits;
+mod op;
+pub mod serve;
+pub mod stats;
 pub mod wire;

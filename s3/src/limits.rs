@@ -1,5 +1,24 @@
 //! Every bound of the S3 front door, with its reason.
 
+use std::time::Duration;
+
+/// Bytes of a request's head. S3 takes 8 KiB of headers; presigned URLs of long keys, escaped to
+/// three times their length, come on top.
+pub const HEAD_BYTES_MAX: usize = 32 << 10;
+
+/// How long a connection may be idle between requests, and how long a head may take to arrive.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long the next piece of a body may take to arrive: slow clients are fine, silent ones hold
+/// buffers that others wait for.
+pub const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a connection stays half closed so that its last reply arrives.
+pub const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Bytes that are read and thrown away in that time.
+pub const LINGER_BYTES_MAX: usize = 4 << 20;
+
 /// Bytes of one object (S3 API, "Amazon S3 multipart upload limits"; 5 TiB).
 pub const OBJECT_BYTES_MAX: u64 = 5 << 40;
 

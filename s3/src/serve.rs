@@ -2,10 +2,10 @@
 //!
 //! What is decided here and nowhere else: time-outs, bounds of a request's head, when a connection
 //! ends and how, bytes in flight, whether a reply may leave at all. [`exchange`] is one request,
-//! [`payload`] its body, [`reply`] the answer; what the answer says is decided in [`crate::op`].
+//! [`body`] its payload, [`reply`] the answer; what the answer says is decided in [`crate::op`].
 
+pub(crate) mod body;
 mod exchange;
-pub(crate) mod payload;
 pub(crate) mod reply;
 mod request_id;
 
@@ -31,6 +31,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 pub(crate) use request_id::RequestId;
 
+use crate::auth::Verifier;
 use crate::limits::{HEAD_BYTES_MAX, HEAD_TIMEOUT, LINGER_BYTES_MAX, LINGER_TIMEOUT};
 use crate::stats::Stats;
 use request_id::RequestIds;
@@ -75,6 +76,7 @@ pub struct Service {
     pub(crate) stats: Arc<Stats>,
     pub(crate) budget: Budget,
     pub(crate) gate: Gate,
+    verifier: Verifier,
     ids: RequestIds,
 }
 
@@ -98,10 +100,11 @@ impl Service {
             catalog: parts.catalog,
             buckets: parts.buckets,
             clock: parts.clock,
-            options,
             stats: parts.stats,
             budget: parts.budget,
             gate: parts.gate,
+            verifier: Verifier::new(&options.region, options.sigv2),
+            options,
             ids: RequestIds::new(parts.seed),
         }
     }
@@ -125,8 +128,7 @@ where
     let handler = {
         let (service, peer) = (Arc::clone(&service), Arc::clone(&peer));
         service_fn(move |request: Request<Incoming>| {
-            let exchange =
-                exchange::exchange(Arc::clone(&service), Arc::clone(&peer), request);
+            let exchange = exchange::exchange(Arc::clone(&service), Arc::clone(&peer), request);
             Box::pin(exchange)
         })
     };

@@ -5,7 +5,7 @@
 
 use http::HeaderMap;
 
-use crate::error::S3Error;
+use crate::error::{Code, S3Error};
 use crate::wire::xml;
 
 /// A canned ACL (S3 API, "Access control list overview").
@@ -38,7 +38,10 @@ impl CannedAcl {
     /// `InvalidArgument` for a name that the API does not have, `NotImplemented` for lists that
     /// cannot be kept.
     pub(crate) fn from_headers(headers: &HeaderMap) -> Result<Option<Self>, S3Error> {
-        if let Some(name) = headers.keys().find(|name| name.as_str().starts_with("x-amz-grant-")) {
+        if let Some(name) = headers
+            .keys()
+            .find(|name| name.as_str().starts_with("x-amz-grant-"))
+        {
             return Err(S3Error::not_implemented(name.as_str()));
         }
         let Some(value) = headers.get("x-amz-acl") else {
@@ -53,7 +56,11 @@ impl CannedAcl {
             "public-read" => Ok(Some(Self::PublicRead)),
             "public-read-write" => Ok(Some(Self::PublicReadWrite)),
             "aws-exec-read" | "log-delivery-write" => Err(S3Error::not_implemented(value)),
-            _ => Err(S3Error::invalid_argument("x-amz-acl", value, "Invalid Argument")),
+            _ => Err(S3Error::invalid_argument(
+                "x-amz-acl",
+                value,
+                "Invalid Argument",
+            )),
         }
     }
 
@@ -101,7 +108,10 @@ impl CannedAcl {
         writer.close("Owner");
         writer.open("AccessControlList");
         writer.open("Grant");
-        writer.open_with("Grantee", &[("xmlns:xsi", INSTANCE), ("xsi:type", "CanonicalUser")]);
+        writer.open_with(
+            "Grantee",
+            &[("xmlns:xsi", INSTANCE), ("xsi:type", "CanonicalUser")],
+        );
         writer.text("ID", owner_id);
         writer.text("DisplayName", owner_name);
         writer.close("Grantee");
@@ -120,6 +130,34 @@ impl CannedAcl {
         writer.finish()
     }
 
+    /// The canned list that says the same as a document `AccessControlPolicy` of `owner`'s.
+    ///
+    /// # Errors
+    /// `MalformedXML`, `NotImplemented` if no canned list says that.
+    pub(crate) fn from_document(document: &[u8], owner: &str) -> Result<Self, S3Error> {
+        let mut grants = grants_of(document)?;
+        let own = grants
+            .iter()
+            .position(|grant| *grant == (owner.to_owned(), "FULL_CONTROL".to_owned()));
+        let others: Option<Vec<(&str, &str)>> = own.map(|own| {
+            grants.remove(own);
+            grants.sort_unstable();
+            grants
+                .iter()
+                .map(|(grantee, permission)| (grantee.as_str(), permission.as_str()))
+                .collect()
+        });
+        [
+            Self::AuthenticatedRead,
+            Self::Private,
+            Self::PublicRead,
+            Self::PublicReadWrite,
+        ]
+        .into_iter()
+        .find(|canned| others.as_deref() == Some(canned.group_grants()))
+        .ok_or_else(|| S3Error::not_implemented("An access control list that is not a canned one"))
+    }
+
     fn group_grants(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::AuthenticatedRead => &[(AUTHENTICATED_USERS, "READ")],
@@ -127,5 +165,115 @@ impl CannedAcl {
             Self::PublicRead => &[(ALL_USERS, "READ")],
             Self::PublicReadWrite => &[(ALL_USERS, "READ"), (ALL_USERS, "WRITE")],
         }
+    }
+}
+
+/// Grantees (user ids and URIs of groups) and permissions of a document `AccessControlPolicy`.
+fn grants_of(document: &[u8]) -> Result<Vec<(String, String)>, S3Error> {
+    let mut reader = xml::Reader::root(document, "AccessControlPolicy")?;
+    let mut grants = Vec::new();
+    while let Some(element) = reader.child()? {
+        if element != "AccessControlList" {
+            reader.skip()?;
+            continue;
+        }
+        while let Some(element) = reader.child()? {
+            if element != "Grant" {
+                return Err(Code::MalformedXml.into());
+            }
+            grants.push(grant_of(&mut reader)?);
+        }
+    }
+    reader.finish()?;
+    Ok(grants)
+}
+
+fn grant_of(reader: &mut xml::Reader<'_>) -> Result<(String, String), S3Error> {
+    let (mut grantee, mut permission) = (None, None);
+    while let Some(element) = reader.child()? {
+        match element.as_str() {
+            "Permission" => permission = Some(reader.text()?),
+            "Grantee" => {
+                while let Some(element) = reader.child()? {
+                    match element.as_str() {
+                        "ID" | "URI" | "EmailAddress" => grantee = Some(reader.text()?),
+                        _ => reader.skip()?,
+                    }
+                }
+            }
+            _ => return Err(Code::MalformedXml.into()),
+        }
+    }
+    grantee
+        .zip(permission)
+        .ok_or_else(|| Code::MalformedXml.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [CannedAcl; 4] = [
+        CannedAcl::AuthenticatedRead,
+        CannedAcl::Private,
+        CannedAcl::PublicRead,
+        CannedAcl::PublicReadWrite,
+    ];
+
+    #[test]
+    fn lists_read_back_from_what_is_stored_and_from_their_documents() {
+        for acl in ALL {
+            assert_eq!(CannedAcl::from_stored(acl.stored()), acl);
+            let document = acl.document("owner-id", "Owner <&>");
+            let read = CannedAcl::from_document(document.as_bytes(), "owner-id");
+            assert_eq!(read.unwrap(), acl);
+        }
+    }
+
+    #[test]
+    fn a_document_that_grants_something_else_is_refused() {
+        let document = CannedAcl::Private.document("somebody", "Somebody");
+        assert!(CannedAcl::from_document(document.as_bytes(), "owner-id").is_err());
+        let writable = CannedAcl::PublicReadWrite.document("o", "O").replace(
+            "<Permission>READ</Permission>",
+            "<Permission>READ_ACP</Permission>",
+        );
+        assert!(CannedAcl::from_document(writable.as_bytes(), "o").is_err());
+    }
+
+    #[test]
+    fn headers_name_canned_lists_and_nothing_is_taken_for_less() {
+        let headers = |name: &'static str, value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, http::HeaderValue::from_static(value));
+            CannedAcl::from_headers(&headers)
+        };
+        assert_eq!(headers("host", "x").unwrap(), None);
+        assert_eq!(
+            headers("x-amz-acl", "bucket-owner-full-control").unwrap(),
+            Some(CannedAcl::Private)
+        );
+        let code = |name, value| headers(name, value).unwrap_err().code();
+        assert_eq!(
+            code("x-amz-acl", "log-delivery-write"),
+            Code::NotImplemented
+        );
+        assert_eq!(code("x-amz-acl", "public"), Code::InvalidArgument);
+        assert_eq!(code("x-amz-grant-read", "id=\"a\""), Code::NotImplemented);
+    }
+
+    #[test]
+    fn only_the_public_may_do_what_the_list_says() {
+        let may = |acl: CannedAcl| {
+            (
+                acl.may_read(Grantee::Anonymous),
+                acl.may_read(Grantee::Authenticated),
+                acl.may_write(),
+            )
+        };
+        assert_eq!(may(CannedAcl::AuthenticatedRead), (false, true, false));
+        assert_eq!(may(CannedAcl::Private), (false, false, false));
+        assert_eq!(may(CannedAcl::PublicRead), (true, true, false));
+        assert_eq!(may(CannedAcl::PublicReadWrite), (true, true, true));
     }
 }

@@ -62,7 +62,7 @@ impl Reply {
 }
 
 /// The body of a reply.
-pub struct ReplyBody {
+pub(crate) struct ReplyBody {
     source: Source,
     /// Bytes still to come.
     length: u64,
@@ -113,17 +113,16 @@ impl ReplyBody {
 
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         let piece = match &mut self.source {
-            Source::Whole(bytes) => {
-                Some(Ok(std::mem::take(bytes))).filter(|_| self.length > 0)
+            Source::Whole(bytes) => Some(Ok(std::mem::take(bytes))).filter(|_| self.length > 0),
+            Source::Stream(stream) if self.length > 0 => {
+                match ready!(stream.as_mut().poll_next(cx)) {
+                    Some(piece) => Some(piece),
+                    None => Some(Err(io::Error::new(
+                        io::ErrorKind::UnexpectedEof,
+                        "the object's data ended early",
+                    ))),
+                }
             }
-            Source::Stream(stream) if self.length > 0 => match ready!(stream.as_mut().poll_next(cx))
-            {
-                Some(piece) => Some(piece),
-                None => Some(Err(io::Error::new(
-                    io::ErrorKind::UnexpectedEof,
-                    "the object's data ended early",
-                ))),
-            },
             Source::Stream(_) => None,
         };
         Poll::Ready(piece)

@@ -27,6 +27,13 @@ impl Writer {
         self.0.push_str("\">");
     }
 
+    /// A root element that holds text only.
+    pub fn root_text(&mut self, name: &str, text: &str) {
+        self.open_root(name);
+        self.escape(text);
+        self.close(name);
+    }
+
     pub fn open(&mut self, name: &str) {
         self.0.push('<');
         self.0.push_str(name);

@@ -1,0 +1,136 @@
+//! CreateBucket.
+
+use http::StatusCode;
+use http::header::LOCATION;
+use portico_backend::catalog::{BucketName, BucketRecord, BucketState, CatalogError};
+
+use super::acl::CannedAcl;
+use super::{Context, bucket_id};
+use crate::error::{Code, S3Error};
+use crate::serve::reply::Reply;
+use crate::wire::xml;
+
+/// The region in which S3 answers 200 to whoever creates a bucket of their own again.
+const REGION_WITHOUT_CONSTRAINT: &str = "us-east-1";
+
+/// Makes a bucket. Its name is taken first and its objects are made next, so whoever finds a
+/// half-made bucket of their own finishes it.
+pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
+    let text = cx.request.bucket.clone().unwrap_or_default();
+    let name = BucketName::new(&text).map_err(|rule| {
+        S3Error::new(Code::InvalidBucketName)
+            .with_message(format!("The specified bucket is not valid: it {rule}."))
+            .with_field("BucketName", text.as_str())
+    })?;
+    let acl = CannedAcl::from_headers(cx.head.headers)?.unwrap_or_default();
+    check_ownership(cx)?;
+    let document = cx.document().await?;
+    check_location(&document, &cx.service.options.region)?;
+    let catalog = &cx.service.catalog;
+    let region = cx.service.options.region.as_str();
+    let record = match catalog.bucket_create(&name, cx.owner(), region).await {
+        Ok(record) => record,
+        Err(CatalogError::BucketExists(record)) => match exists(&record, cx.owner())? {
+            Existing::Done => return Ok(created(&name)),
+            Existing::Unfinished => *record,
+        },
+        Err(error) => return Err(error.into()),
+    };
+    cx.service.buckets.create(bucket_id(&record)).await?;
+    let record = catalog.bucket_live(&record).await?;
+    if acl != CannedAcl::Private {
+        catalog.bucket_set_acl(&record, acl.stored()).await?;
+    }
+    Ok(created(&name))
+}
+
+/// What to do about a bucket that is there already.
+enum Existing {
+    /// It is the asker's, and nothing is left to do.
+    Done,
+    Unfinished,
+}
+
+fn exists(record: &BucketRecord, asker: &str) -> Result<Existing, S3Error> {
+    if record.owner != asker {
+        return Err(named(Code::BucketAlreadyExists, record));
+    }
+    match record.state {
+        BucketState::Creating => Ok(Existing::Unfinished),
+        BucketState::Deleting => Err(named(Code::OperationAborted, record)),
+        BucketState::Live if record.region == REGION_WITHOUT_CONSTRAINT => Ok(Existing::Done),
+        BucketState::Live => Err(named(Code::BucketAlreadyOwnedByYou, record)),
+    }
+}
+
+fn named(code: Code, record: &BucketRecord) -> S3Error {
+    S3Error::new(code).with_field("BucketName", record.name.as_str())
+}
+
+fn created(name: &BucketName) -> Reply {
+    let mut reply = Reply::empty(StatusCode::OK);
+    reply.set(LOCATION, &format!("/{name}"));
+    reply
+}
+
+/// Objects belong to their writers here, and the owner of the bucket may do all with them.
+fn check_ownership(cx: &Context<'_>) -> Result<(), S3Error> {
+    match cx.header("x-amz-object-ownership") {
+        None | Some("ObjectWriter") => Ok(()),
+        Some(value @ ("BucketOwnerEnforced" | "BucketOwnerPreferred")) => Err(
+            S3Error::not_implemented(&format!("The object ownership {value}")),
+        ),
+        Some(value) => Err(S3Error::invalid_argument(
+            "x-amz-object-ownership",
+            value,
+            "Invalid x-amz-object-ownership header",
+        )),
+    }
+}
+
+/// A bucket may be asked for in our region only; no constraint means that one.
+fn check_location(document: &[u8], region: &str) -> Result<(), S3Error> {
+    if document.is_empty() {
+        return Ok(());
+    }
+    let mut reader = xml::Reader::root(document, "CreateBucketConfiguration")?;
+    let mut constraint = String::new();
+    while let Some(element) = reader.child()? {
+        match element.as_str() {
+            "LocationConstraint" => constraint = reader.text()?,
+            "Bucket" | "Location" | "Tags" => {
+                let what = format!("CreateBucketConfiguration with {element}");
+                return Err(S3Error::not_implemented(&what));
+            }
+            _ => return Err(Code::MalformedXml.into()),
+        }
+    }
+    reader.finish()?;
+    if constraint.is_empty() || constraint == region {
+        Ok(())
+    } else {
+        Err(S3Error::new(Code::InvalidLocationConstraint)
+            .with_field("LocationConstraint", constraint))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_region_is_a_location() {
+        let document = |region: &str| {
+            format!(
+                "<CreateBucketConfiguration><LocationConstraint>{region}</LocationConstraint>\
+                 </CreateBucketConfiguration>"
+            )
+        };
+        let check = |text: &str| check_location(text.as_bytes(), "eu-west-1");
+        assert!(check("").is_ok());
+        assert!(check(&document("eu-west-1")).is_ok());
+        let error = check(&document("us-east-1")).unwrap_err();
+        assert_eq!(error.code(), Code::InvalidLocationConstraint);
+        assert!(check("<Other/>").is_err());
+    }
+}

@@ -1,0 +1,173 @@
+//! The body of a request on its way in: read piece by piece, decoded, checked.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use portico_backend::bucket::ChecksumAlgorithm;
+
+use crate::auth::Payload;
+use crate::error::{Code, S3Error};
+use crate::limits::BODY_TIMEOUT;
+use crate::wire::{BodyDecoder, BodySummary};
+
+/// A body that nobody has started to read. A client that waits for `100 Continue` gets it when the
+/// first piece is asked for.
+#[derive(Debug)]
+pub(crate) struct RequestBody<'a> {
+    incoming: Incoming,
+    headers: &'a HeaderMap,
+    payload: Payload,
+    received: &'a AtomicU64,
+}
+
+/// Data out of a body.
+#[derive(Debug)]
+pub(crate) struct DataIn<'a> {
+    source: RawBody<'a>,
+    decoder: BodyDecoder,
+    ready: VecDeque<Bytes>,
+    scratch: Vec<Bytes>,
+    ended: bool,
+}
+
+/// A body as it came over the wire.
+#[derive(Debug)]
+pub(crate) struct RawBody<'a> {
+    incoming: Incoming,
+    received: &'a AtomicU64,
+}
+
+impl<'a> RequestBody<'a> {
+    /// `payload` is what the signature says about the body; bytes that arrive are added to
+    /// `received`.
+    pub(super) fn new(
+        incoming: Incoming,
+        headers: &'a HeaderMap,
+        payload: Payload,
+        received: &'a AtomicU64,
+    ) -> Self {
+        Self {
+            incoming,
+            headers,
+            payload,
+            received,
+        }
+    }
+
+    /// Starts to decode. `algorithm` is a checksum to compute in any case.
+    ///
+    /// # Errors
+    /// Those of [`BodyDecoder::new`].
+    pub(crate) fn decode(
+        self,
+        algorithm: Option<ChecksumAlgorithm>,
+    ) -> Result<DataIn<'a>, S3Error> {
+        let decoder = BodyDecoder::new(self.headers, self.payload, algorithm)?;
+        Ok(DataIn {
+            source: RawBody {
+                incoming: self.incoming,
+                received: self.received,
+            },
+            decoder,
+            ready: VecDeque::new(),
+            scratch: Vec::new(),
+            ended: false,
+        })
+    }
+
+    /// The bytes as they come, for bodies with a form of their own.
+    #[allow(dead_code, reason = "for verbs that are still to come")]
+    pub(crate) fn raw(self) -> RawBody<'a> {
+        RawBody {
+            incoming: self.incoming,
+            received: self.received,
+        }
+    }
+
+    /// The whole body, checked like any other: a document.
+    ///
+    /// # Errors
+    /// `MaxMessageLengthExceeded` beyond `size_max` bytes, and whatever is wrong with the body.
+    pub(crate) async fn document(self, size_max: usize) -> Result<Bytes, S3Error> {
+        let mut data = self.decode(None)?;
+        let mut document = BytesMut::new();
+        while let Some(piece) = data.next().await? {
+            if document.len() + piece.len() > size_max {
+                return Err(Code::MaxMessageLengthExceeded.into());
+            }
+            document.extend_from_slice(&piece);
+        }
+        data.finish()?;
+        Ok(document.freeze())
+    }
+}
+
+impl DataIn<'_> {
+    /// Bytes of data to come if the client said so.
+    pub(crate) fn size_hint(&self) -> Option<u64> {
+        self.decoder.size_hint()
+    }
+
+    /// The next piece; `None` when the body has ended. It counts only once [`DataIn::finish`] has
+    /// said so.
+    ///
+    /// # Errors
+    /// `RequestTimeout`, `IncompleteBody`, and those of [`BodyDecoder::push`].
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, S3Error> {
+        loop {
+            if let Some(piece) = self.ready.pop_front() {
+                return Ok(Some(piece));
+            }
+            let Some(bytes) = self.source.next().await? else {
+                self.ended = true;
+                return Ok(None);
+            };
+            self.decoder.push(&bytes, &mut self.scratch)?;
+            self.ready
+                .extend(self.scratch.drain(..).filter(|piece| !piece.is_empty()));
+        }
+    }
+
+    /// Says whether the body was whole and correct.
+    ///
+    /// # Errors
+    /// Those of [`BodyDecoder::finish`].
+    ///
+    /// # Panics
+    /// If the body was not read to its end.
+    pub(crate) fn finish(self) -> Result<BodySummary, S3Error> {
+        assert!(self.ended, "a body is judged at its end");
+        self.decoder.finish()
+    }
+}
+
+impl RawBody<'_> {
+    /// The next piece; `None` when the body has ended.
+    ///
+    /// # Errors
+    /// `RequestTimeout` if none comes in time, `IncompleteBody` if the connection ends early.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, S3Error> {
+        loop {
+            let frame = tokio::time::timeout(BODY_TIMEOUT, self.incoming.frame())
+                .await
+                .map_err(|_| S3Error::new(Code::RequestTimeout))?;
+            let frame = match frame {
+                None => return Ok(None),
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => {
+                    return Err(S3Error::new(Code::IncompleteBody).with_cause(error.to_string()));
+                }
+            };
+            // Trailers of HTTP itself mean nothing here: those of S3 lie inside aws-chunked.
+            if let Ok(data) = frame.into_data() {
+                self.received
+                    .fetch_add(data.len() as u64, Ordering::Relaxed);
+                return Ok(Some(data));
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! One request and its reply: who asks for what, what came of it, and whether it may be told.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, DATE, HeaderName, HeaderValue, SERVER};
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use portico_backend::connection::Peer;
+use tokio::time::Instant;
+use tracing::Instrument as _;
+
+use super::body::RequestBody;
+use super::reply::{Reply, ReplyBody};
+use super::{RequestId, Service};
+use crate::auth::Identity;
+use crate::error::S3Error;
+use crate::op;
+use crate::stats::Sample;
+use crate::wire::{self, RequestHead, time};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
+const HOST_ID: HeaderName = HeaderName::from_static("x-amz-id-2");
+
+/// Why a connection ends without a reply: the serving gate was closed.
+#[derive(Debug)]
+pub(super) struct GateClosed;
+
+impl fmt::Display for GateClosed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the serving gate is closed")
+    }
+}
+
+impl std::error::Error for GateClosed {}
+
+/// What became known of a request on the way, for log and counters.
+#[derive(Debug, Default)]
+struct Notes {
+    action: Option<&'static str>,
+    user: Option<Arc<str>>,
+    /// The error's code, and what the log says beside it.
+    failure: Option<(&'static str, Option<String>)>,
+    queued: Duration,
+    bytes_in: AtomicU64,
+}
+
+/// Answers one request.
+///
+/// # Errors
+/// [`GateClosed`]: the connection ends, and the client learns nothing.
+pub(super) async fn exchange(
+    service: Arc<Service>,
+    peer: Arc<Peer>,
+    request: Request<Incoming>,
+) -> Result<Response<ReplyBody>, GateClosed> {
+    let id = service.ids.next();
+    let span = tracing::info_span!("s3", request = %id, peer = %peer);
+    let work = InWork::new(&service);
+    let answer = async {
+        let started = Instant::now();
+        let (parts, incoming) = request.into_parts();
+        let mut notes = Notes::default();
+        let mut reply = match answer(&service, &parts, incoming, &mut notes).await {
+            Ok(reply) => reply,
+            Err(error) => error_reply(&error, &parts, id, &mut notes),
+        };
+        finish(&mut reply, &service, id);
+        if !service.gate.is_open() {
+            return Err(GateClosed);
+        }
+        record(&service, &parts, &reply, &notes, started.elapsed());
+        reply.body.guard(service.gate.clone());
+        let mut response = Response::new(reply.body);
+        *response.status_mut() = reply.status;
+        *response.headers_mut() = reply.headers;
+        Ok(response)
+    };
+    let response = answer.instrument(span).await;
+    drop(work);
+    response
+}
+
+async fn answer(
+    service: &Service,
+    parts: &Parts,
+    incoming: Incoming,
+    notes: &mut Notes,
+) -> Result<Reply, S3Error> {
+    let head = RequestHead::new(parts);
+    let request = wire::route(&head, &service.options.virtual_host_domains)?;
+    notes.action = Some(request.name);
+    let lookup = |access_key: &str| service.catalog.access_key(access_key);
+    let verified = service
+        .verifier
+        .verify(&head, service.clock.now_ms(), &lookup)?;
+    if let Identity::User(credential) = &verified.identity {
+        notes.user = Some(Arc::from(credential.user.name.as_str()));
+    }
+    let body = RequestBody::new(incoming, &parts.headers, verified.payload, &notes.bytes_in);
+    let mut cx = op::Context::new(service, head, request, verified.identity, body);
+    let reply = op::dispatch(&mut cx).await;
+    let queued = cx.queued();
+    let permit = cx.take_permit();
+    drop(cx);
+    notes.queued = queued;
+    let mut reply = reply?;
+    reply.body.hold(permit);
+    Ok(reply)
+}
+
+/// The answer that tells an error: the API's document, or nothing where a reply has no body.
+fn error_reply(error: &S3Error, parts: &Parts, id: RequestId, notes: &mut Notes) -> Reply {
+    notes.failure = Some((error.code().text(), error.cause().map(str::to_owned)));
+    let status = error.status();
+    let mut reply = Reply::empty(status);
+    if parts.method == Method::HEAD || status == StatusCode::NOT_MODIFIED {
+        return reply;
+    }
+    let resource = wire::encoding::percent_decode(parts.uri.path())
+        .unwrap_or_else(|_| parts.uri.path().to_owned());
+    let error = error.clone().with_resource(resource);
+    let document = error.body(&id.to_string(), &id.host_id());
+    reply.body = ReplyBody::whole(Bytes::from(document));
+    reply
+        .headers
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+    reply
+}
+
+/// Adds what every reply has.
+fn finish(reply: &mut Reply, service: &Service, id: RequestId) {
+    reply.set(DATE, &time::imf_fixdate(service.clock.now_ms()));
+    reply.set(REQUEST_ID, &id.to_string());
+    reply.set(HOST_ID, &id.host_id());
+    reply
+        .headers
+        .insert(SERVER, HeaderValue::from_static("Portico"));
+}
+
+fn record(service: &Service, parts: &Parts, reply: &Reply, notes: &Notes, elapsed: Duration) {
+    let sample = Sample {
+        status: reply.status,
+        elapsed,
+        queued: notes.queued,
+        bytes_in: notes.bytes_in.load(Ordering::Relaxed),
+        bytes_out: reply.body.length(),
+    };
+    service.stats.verb(notes.action).record(&sample);
+    let (code, cause) = match &notes.failure {
+        Some((code, cause)) => (*code, cause.as_deref().unwrap_or_default()),
+        None => ("", ""),
+    };
+    let status = reply.status.as_u16();
+    let user = notes.user.as_deref().unwrap_or("-");
+    let action = notes.action.unwrap_or("-");
+    let elapsed_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+    if reply.status.is_server_error() && status != 501 {
+        tracing::warn!(
+            action, user, status, code, cause, elapsed_us, method = %parts.method,
+            path = parts.uri.path(), "request failed"
+        );
+    } else {
+        tracing::debug!(
+            action, user, status, code, cause, elapsed_us, method = %parts.method,
+            path = parts.uri.path(), bytes_in = sample.bytes_in, bytes_out = sample.bytes_out,
+            "request answered"
+        );
+    }
+}
+
+/// Counts a request for as long as it is worked on, also if its connection is cut.
+struct InWork<'a>(&'a Service);
+
+impl<'a> InWork<'a> {
+    fn new(service: &'a Service) -> Self {
+        service.stats.requests_in_work.add(1);
+        Self(service)
+    }
+}
+
+impl Drop for InWork<'_> {
+    fn drop(&mut self) {
+        self.0.stats.requests_in_work.subtract(1);
+    }
+}
