@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use super::name::{AccessKeyId, BucketId, NodeId};
+use super::name::{AccessKeyId, NodeId};
 use super::record::{BucketRecord, User};
+use crate::bucket::BucketId;
 use crate::error::Error as StoreError;
 
 #[derive(Debug)]
@@ -56,11 +57,16 @@ impl fmt::Display for CatalogError {
             } => write!(f, "the {field} {value:?} {problem}"),
             Self::Keyring(_) => f.write_str("the keyring does not fit"),
             Self::NoSuchAccessKey(id) => write!(f, "there is no access key {id}"),
-            Self::NoSuchBucket(id) => write!(f, "there is no bucket with the id {id}"),
+            Self::NoSuchBucket(id) => write!(f, "there is no bucket with the id {:016x}", id.0),
             Self::NoSuchNode(id) => write!(f, "there is no node with the id {id}"),
             Self::NoSuchUser(user) => write!(f, "there is no user {user:?}"),
             Self::Random => f.write_str("the machine gives no random numbers"),
             Self::Store(_) => f.write_str("the store failed"),
+            Self::UserExists(user) if user.deleting => write!(
+                f,
+                "the user {:?} exists and its deletion was not finished; delete it again",
+                user.name
+            ),
             Self::UserExists(user) => write!(f, "the user {:?} exists already", user.name),
             Self::UserOwnsBuckets { user, bucket } => write!(
                 f,

@@ -1,195 +1,96 @@
 //! What exists: users and their access keys, buckets, nodes. All of it lies in the store, changed
-//! by guarded writes, so every gateway on the store sees the same.
+//! by guarded writes, so every gateway on the store sees the same: a change of one that has
+//! returned is seen by the others within a second, usually at once.
+//!
+//! Users and access keys are all kept in memory, a few hundred bytes each, so that checking a
+//! signature asks nobody; buckets are kept as far as they were asked for. `root` says how memory
+//! keeps up with the store. Secrets are sealed by a [`Keyring`] before they leave the process.
+//!
+//! No object spans a change of two things, so whatever refers to another thing is written first and
+//! checks the other afterwards: a bucket or access key whose user is being deleted takes itself
+//! back, and a user is deleted only when nothing refers to it.
 
-#![allow(dead_code, reason = "signatures first")]
-
+mod bucket;
+mod cache;
 mod error;
+mod follow;
 mod keyring;
 mod name;
+mod node;
 mod record;
+mod root;
 mod secret;
+mod table;
+mod user;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-pub use error::CatalogError;
-pub use keyring::{Keyring, KeyringError};
-pub use name::{AccessKeyId, BucketId, BucketName, NameError, NodeId};
-pub use record::{AccessKey, BucketRecord, BucketState, Credential, NodeRecord, User};
-pub use secret::Secret;
+use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
 use crate::object::{ObjectStore, Pool};
+use follow::{Shared, follow};
+
+pub use crate::bucket::BucketId;
+pub use error::CatalogError;
+pub use keyring::{Keyring, KeyringError};
+pub use name::{AccessKeyId, BucketName, NameError, NodeId};
+pub use record::{AccessKey, BucketRecord, BucketState, Credential, NodeRecord, User};
+pub use secret::Secret;
+
+/// Attempts at a change whose record others keep changing.
+const ATTEMPTS_MAX: u32 = 32;
 
 /// The catalog as one gateway sees it.
 #[derive(Debug)]
 pub struct Catalog {
-    store: Arc<dyn ObjectStore>,
-    meta: Pool,
-    clock: Arc<dyn Clock>,
-    keyring: Arc<Keyring>,
+    shared: Arc<Shared>,
+    follower: Mutex<Option<JoinHandle<()>>>,
 }
 
-#[expect(clippy::todo, reason = "signatures first")]
-#[expect(clippy::unused_async, reason = "signatures first")]
-#[expect(unused_variables, reason = "signatures first")]
 impl Catalog {
     /// Opens the catalog in `meta`, making it if it is not there, and starts to follow the changes
-    /// of others until it is dropped or closed.
+    /// of others until it is dropped or closed. Access keys that the keyring does not open are
+    /// logged and listed by [`Catalog::access_keys_locked_out`].
+    ///
+    /// # Errors
+    /// What the store says; `Unsupported` for a catalog of a newer format.
     pub async fn open(
         store: Arc<dyn ObjectStore>,
         meta: Pool,
         clock: Arc<dyn Clock>,
         keyring: Arc<Keyring>,
     ) -> Result<Arc<Self>, CatalogError> {
-        todo!()
+        let shared = Arc::new(Shared::open(store, &meta, clock, keyring).await?);
+        let follower = tokio::spawn(follow(Arc::clone(&shared)));
+        Ok(Arc::new(Self {
+            shared,
+            follower: Mutex::new(Some(follower)),
+        }))
     }
 
-    /// Stops following changes.
+    /// Stops following changes. The catalog is of no use afterwards.
     pub async fn close(&self) {
-        todo!()
+        let follower = self.take_follower();
+        if let Some(follower) = follower {
+            follower.abort();
+            // It ended, whether by the abort or before.
+            follower.await.ok();
+        }
     }
 
-    /// The access key of this id, from memory. At most a second behind the store.
-    #[must_use]
-    pub fn access_key(&self, id: &str) -> Option<Arc<Credential>> {
-        todo!()
+    fn take_follower(&self) -> Option<JoinHandle<()>> {
+        self.follower
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
+}
 
-    pub async fn user_create(&self, name: &str, display_name: &str) -> Result<User, CatalogError> {
-        todo!()
-    }
-
-    /// The user of this id, from memory. At most a second behind the store.
-    #[must_use]
-    pub fn user(&self, id: &str) -> Option<Arc<User>> {
-        todo!()
-    }
-
-    pub async fn user_by_name(&self, name: &str) -> Result<Option<User>, CatalogError> {
-        todo!()
-    }
-
-    pub async fn users(&self) -> Result<Vec<User>, CatalogError> {
-        todo!()
-    }
-
-    pub async fn user_set_disabled(&self, id: &str, disabled: bool) -> Result<User, CatalogError> {
-        todo!()
-    }
-
-    /// Deletes the user and all its access keys, unless it owns buckets.
-    pub async fn user_delete(&self, id: &str) -> Result<(), CatalogError> {
-        todo!()
-    }
-
-    /// A new access key for the user: drawn, or as chosen.
-    pub async fn access_key_create(
-        &self,
-        user_id: &str,
-        chosen: Option<(AccessKeyId, Secret)>,
-    ) -> Result<(AccessKeyId, Secret), CatalogError> {
-        todo!()
-    }
-
-    pub async fn access_keys(&self, user_id: &str) -> Result<Vec<AccessKey>, CatalogError> {
-        todo!()
-    }
-
-    pub async fn access_key_delete(&self, id: &AccessKeyId) -> Result<(), CatalogError> {
-        todo!()
-    }
-
-    /// Takes the name for a bucket in state `Creating`. The caller makes the bucket's objects, then
-    /// calls [`Catalog::bucket_live`].
-    ///
-    /// # Errors
-    /// `BucketExists` with the record if the name is taken. If its state is `Creating` and its
-    /// owner the same, the caller may go on where the other one stopped, or beside it.
-    pub async fn bucket_create(
-        &self,
-        name: &BucketName,
-        owner: &str,
-        region: &str,
-    ) -> Result<BucketRecord, CatalogError> {
-        todo!()
-    }
-
-    /// The bucket's objects exist. Fine if it is live already.
-    pub async fn bucket_live(&self, bucket: &BucketRecord) -> Result<BucketRecord, CatalogError> {
-        todo!()
-    }
-
-    /// The bucket of this name, live or being deleted. A hit may come from memory, at most a second
-    /// behind the store; a miss comes from the store.
-    pub async fn bucket(
-        &self,
-        name: &BucketName,
-    ) -> Result<Option<Arc<BucketRecord>>, CatalogError> {
-        todo!()
-    }
-
-    /// All buckets, live or being deleted, of one owner (a user id) or of all, by name.
-    pub async fn buckets(&self, owner: Option<&str>) -> Result<Vec<BucketRecord>, CatalogError> {
-        todo!()
-    }
-
-    /// Buckets whose making or deletion was begun and not finished.
-    pub async fn buckets_unfinished(&self) -> Result<Vec<BucketRecord>, CatalogError> {
-        todo!()
-    }
-
-    /// Replaces the tags; an empty list removes them.
-    pub async fn bucket_set_tags(
-        &self,
-        bucket: &BucketRecord,
-        tags: Vec<(String, String)>,
-    ) -> Result<BucketRecord, CatalogError> {
-        todo!()
-    }
-
-    /// Replaces the access control list; an empty text leaves the bucket to its owner.
-    pub async fn bucket_set_acl(
-        &self,
-        bucket: &BucketRecord,
-        acl: &str,
-    ) -> Result<BucketRecord, CatalogError> {
-        todo!()
-    }
-
-    /// Marks the bucket as being deleted. The caller removes its objects, then calls
-    /// [`Catalog::bucket_delete_end`], or [`Catalog::bucket_delete_cancel`] if it is not empty.
-    pub async fn bucket_delete_begin(
-        &self,
-        bucket: &BucketRecord,
-    ) -> Result<BucketRecord, CatalogError> {
-        todo!()
-    }
-
-    /// The bucket's objects are gone: frees its name. Fine if it is free already.
-    pub async fn bucket_delete_end(&self, bucket: &BucketRecord) -> Result<(), CatalogError> {
-        todo!()
-    }
-
-    /// The bucket lives on.
-    pub async fn bucket_delete_cancel(&self, bucket: &BucketRecord) -> Result<(), CatalogError> {
-        todo!()
-    }
-
-    /// Registers this session as the node of this name, or of this id, whose name may then change.
-    pub async fn node_register(
-        &self,
-        name: &str,
-        id: Option<NodeId>,
-    ) -> Result<NodeRecord, CatalogError> {
-        todo!()
-    }
-
-    pub async fn nodes(&self) -> Result<Vec<NodeRecord>, CatalogError> {
-        todo!()
-    }
-
-    /// Seals every secret anew with the keyring's active key; says how many were.
-    pub async fn reseal(&self) -> Result<u64, CatalogError> {
-        todo!()
+impl Drop for Catalog {
+    fn drop(&mut self) {
+        if let Some(follower) = self.take_follower() {
+            follower.abort();
+        }
     }
 }

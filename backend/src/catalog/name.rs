@@ -39,16 +39,6 @@ impl fmt::Display for BucketName {
     }
 }
 
-/// The number of a bucket; never used again for another, also not for one of the same name.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct BucketId(pub u64);
-
-impl fmt::Display for BucketId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
-
 /// The number of a node; never used again for another.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct NodeId(pub u64);

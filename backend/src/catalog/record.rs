@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::name::{AccessKeyId, BucketId, BucketName, NodeId};
+use super::name::{AccessKeyId, BucketName, NodeId};
 use super::secret::Secret;
+use crate::bucket::BucketId;
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::object::SessionId;
 
