@@ -70,7 +70,7 @@ impl Shared {
         meta: &Pool,
         clock: Arc<dyn Clock>,
         keyring: Arc<Keyring>,
-    ) -> Result<Self, CatalogError> {
+    ) -> Result<(Self, Option<Box<dyn Watch>>), CatalogError> {
         let table = |name, partitions| Table::new(&store, meta, name, partitions);
         let shared = Self {
             root: Root::open(&store, meta).await?,
@@ -85,8 +85,10 @@ impl Shared {
             bucket_cache: Mutex::default(),
             told: tokio::sync::Mutex::default(),
         };
+        // Watching before reading leaves no gap. Without a watch, looking will do.
+        let watch = shared.store.watch(shared.root.object()).await.ok();
         shared.catch_up().await?;
-        Ok(shared)
+        Ok((shared, watch))
     }
 
     pub(super) fn keyring(&self) -> Arc<Keyring> {
@@ -304,13 +306,18 @@ impl Shared {
     }
 }
 
-/// Follows until it is aborted: watches the root, and looks at it at every tick.
-pub(super) async fn follow(shared: Arc<Shared>) {
+/// Follows until it is aborted: watches the root, and looks at it at every tick. The first watch
+/// may be there already.
+pub(super) async fn follow(shared: Arc<Shared>, mut first: Option<Box<dyn Watch>>) {
     let mut tick = tokio::time::interval(LOOK_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut complained = false;
     loop {
-        match shared.store.watch(shared.root.object()).await {
+        let watch = match first.take() {
+            Some(watch) => Ok(watch),
+            None => shared.store.watch(shared.root.object()).await,
+        };
+        match watch {
             Ok(watch) => {
                 complained = false;
                 let error = follow_watch(&shared, watch, &mut tick).await;

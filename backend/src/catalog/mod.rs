@@ -61,8 +61,9 @@ impl Catalog {
         clock: Arc<dyn Clock>,
         keyring: Arc<Keyring>,
     ) -> Result<Arc<Self>, CatalogError> {
-        let shared = Arc::new(Shared::open(store, &meta, clock, keyring).await?);
-        let follower = tokio::spawn(follow(Arc::clone(&shared)));
+        let (shared, watch) = Shared::open(store, &meta, clock, keyring).await?;
+        let shared = Arc::new(shared);
+        let follower = tokio::spawn(follow(Arc::clone(&shared), watch));
         Ok(Arc::new(Self {
             shared,
             follower: Mutex::new(Some(follower)),

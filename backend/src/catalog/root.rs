@@ -17,10 +17,9 @@ use bytes::Bytes;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::error::CatalogError;
-use super::table::{corrupt, strange_answer};
+use super::table::{corrupt, scan_keys_max, strange_answer};
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::error::{Error, ErrorKind};
-use crate::limits::OMAP_KEYS_PER_OP_MAX;
 use crate::object::{
     Guard, ObjectId, ObjectName, ObjectStore, Pool, ReadOp, ReadResult, ReadStep, WriteOp,
     WriteStep,
@@ -37,9 +36,6 @@ const PENDING_END: &[u8] = b"pending0";
 
 /// Attempts to win a counter against others.
 const ATTEMPTS_MAX: u32 = 256;
-
-/// Announcements looked at in one go; with more, everything counts as changed.
-const ANNOUNCEMENTS_MAX: u32 = OMAP_KEYS_PER_OP_MAX;
 
 /// A number that is given out once.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +76,8 @@ pub(super) struct RootState {
     pub(super) sequence: u64,
     /// Changes begun and not settled, with their keys.
     pub(super) pending: Vec<(Bytes, Change)>,
-    /// Whether there are more than one looks at, or some that this program does not understand.
+    /// Whether there are more than fit in one scan, or some that this program does not understand:
+    /// then everything counts as changed.
     pub(super) pending_unclear: bool,
 }
 
@@ -154,7 +151,8 @@ impl Root {
                 start: Bytes::from_static(PENDING),
                 end: Some(Bytes::from_static(PENDING_END)),
                 keys_only: false,
-                count_max: ANNOUNCEMENTS_MAX,
+                // One key of the operation is the sequence.
+                count_max: scan_keys_max(&*self.store, &self.object.pool) - 1,
             },
         ]);
         let output = self.store.read(&self.object, op).await?;

@@ -184,7 +184,7 @@ impl Table {
             start,
             end: None,
             keys_only: false,
-            count_max: OMAP_KEYS_PER_OP_MAX,
+            count_max: scan_keys_max(&*self.store, &self.pool),
         }]);
         let output = match self.store.read(&object, op).await {
             Ok(output) => output,
@@ -219,6 +219,11 @@ pub(super) fn strange_answer(object: &ObjectId) -> Error {
         ErrorKind::Corrupt,
         format!("read {object}: not the answer asked for"),
     )
+}
+
+/// Keys that one scan may ask for.
+pub(super) fn scan_keys_max(store: &dyn ObjectStore, pool: &Pool) -> u32 {
+    OMAP_KEYS_PER_OP_MAX.min(store.limits(pool).omap_keys_max)
 }
 
 /// The least key behind `key`.
