@@ -1,7 +1,7 @@
 //! CopyObject.
 
 use portico_backend::bucket::{
-    Checksum, ChecksumAlgorithm, ChecksumKind, Key, Object, ObjectAbout, ObjectRecord,
+    Checksum, ChecksumAlgorithm, ChecksumKind, Key, ObjectAbout, ObjectRecord,
 };
 
 use super::put_object::fail_early;
@@ -32,10 +32,14 @@ pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
     let mut about = about;
     let wanted = algorithm(cx, object.record())?;
     let mut writer = cx.bucket().put(cx.key().clone());
-    let digests = transfer(&object, wanted, async |piece| {
-        writer.write(piece).await.map_err(S3Error::from)
-    })
-    .await?;
+    let mut reader = object.read(0..object.record().size);
+    let mut digesting = Digesting::new(wanted);
+    while let Some(piece) = reader.next().await {
+        let piece = piece?;
+        digesting.update(&piece);
+        writer.write(piece).await?;
+    }
+    let digests = digesting.finish();
     about.etag = hex(&digests.md5);
     about.checksum = Some(digests.checksum);
     let record = writer.finish(about, &precondition).await?;
@@ -73,29 +77,38 @@ pub(crate) struct Digests {
     pub(crate) checksum: Checksum,
 }
 
-/// Hands all data of `object` to `write`, piece by piece.
-async fn transfer(
-    object: &Object,
+/// Digests of data in the making. What reads and writes it is a loop of its own for each kind of
+/// target: with an async closure in between, rustc cannot show that the future is `Send`.
+pub(crate) struct Digesting {
+    md5: Md5,
     algorithm: ChecksumAlgorithm,
-    mut write: impl AsyncFnMut(bytes::Bytes) -> Result<(), S3Error>,
-) -> Result<Digests, S3Error> {
-    let mut reader = object.read(0..object.record().size);
-    let mut md5 = Md5::default();
-    let mut hasher = Hasher::new(algorithm);
-    while let Some(piece) = reader.next().await {
-        let piece = piece?;
-        md5.update(&piece);
-        hasher.update(&piece);
-        write(piece).await?;
-    }
-    Ok(Digests {
-        md5: md5.finish(),
-        checksum: Checksum {
+    hasher: Hasher,
+}
+
+impl Digesting {
+    pub(crate) fn new(algorithm: ChecksumAlgorithm) -> Self {
+        Self {
+            md5: Md5::default(),
             algorithm,
-            kind: ChecksumKind::FullObject,
-            value: hasher.finish(),
-        },
-    })
+            hasher: Hasher::new(algorithm),
+        }
+    }
+
+    pub(crate) fn update(&mut self, piece: &[u8]) {
+        self.md5.update(piece);
+        self.hasher.update(piece);
+    }
+
+    pub(crate) fn finish(self) -> Digests {
+        Digests {
+            md5: self.md5.finish(),
+            checksum: Checksum {
+                algorithm: self.algorithm,
+                kind: ChecksumKind::FullObject,
+                value: self.hasher.finish(),
+            },
+        }
+    }
 }
 
 /// The conditions on the source, and its size.

@@ -1,0 +1,305 @@
+//! The only place where an engine, the volumes and the protocols meet.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use portico_backend::bucket::{BucketOptions, Buckets};
+use portico_backend::budget::Budget;
+use portico_backend::catalog::{Catalog, Keyring};
+use portico_backend::clock::{Clock, SystemClock};
+use portico_backend::error::{Error, ErrorKind};
+use portico_backend::gate::{Gate, GateControl, gate};
+use portico_backend::local::{LocalOptions, LocalStore};
+use portico_backend::memory::{MemoryCluster, MemoryOptions};
+use portico_backend::object::{ObjectStore, Pool};
+use portico_s3::serve::{S3Options, Service, ServiceParts};
+use portico_s3::stats::Stats;
+
+use crate::config::{Backend, Config};
+use crate::data_dir::store_path;
+use crate::error::{Exit, Failure};
+use crate::health::Health;
+use crate::limits::CLOSE_TIMEOUT;
+
+/// The name of this node in the catalog. A local store has one node only.
+const NODE_NAME: &str = "local";
+
+/// An engine that is open.
+#[derive(Debug)]
+pub(crate) enum Engine {
+    Local(Arc<LocalStore>),
+    Memory(MemoryCluster),
+}
+
+/// Where the volumes keep what they keep.
+#[derive(Clone, Debug)]
+pub(crate) struct Pools {
+    /// Needs an omap.
+    pub(crate) meta: Pool,
+    pub(crate) data: Pool,
+}
+
+impl Default for Pools {
+    fn default() -> Self {
+        Self {
+            meta: Pool::new("meta", ""),
+            data: Pool::new("data", ""),
+        }
+    }
+}
+
+/// Everything that is open while the program serves.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) engine: Engine,
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) pools: Pools,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) buckets: Arc<Buckets>,
+    pub(crate) s3: Arc<Service>,
+    pub(crate) budget: Budget,
+    pub(crate) gate: GateControl,
+    pub(crate) health: Health,
+}
+
+impl Engine {
+    /// Opens the configured engine below `data_dir`, which the caller holds.
+    ///
+    /// # Errors
+    /// `Exit::InUse` if another program has it open.
+    pub(crate) async fn open(backend: Backend, data_dir: &Path) -> Result<Self, Failure> {
+        match backend {
+            Backend::Memory { capacity_bytes } => {
+                Ok(Self::Memory(MemoryCluster::new(MemoryOptions {
+                    capacity_bytes,
+                    ..MemoryOptions::default()
+                })))
+            }
+            Backend::Local {
+                capacity_bytes,
+                cache_bytes,
+            } => {
+                let options = LocalOptions {
+                    capacity_bytes,
+                    cache_bytes,
+                    ..LocalOptions::default()
+                };
+                let path = store_path(data_dir);
+                let shown = path.display().to_string();
+                let opened = blocking(move || {
+                    std::fs::create_dir_all(&path).map_err(|error| {
+                        Error::new(ErrorKind::Unavailable, "make the directory").with_source(error)
+                    })?;
+                    LocalStore::open(&path, options)
+                })
+                .await;
+                opened
+                    .map(Self::Local)
+                    .map_err(|error| cannot_open(&shown, &error))
+            }
+        }
+    }
+
+    pub(crate) fn session(&self, purpose: &str) -> Arc<dyn ObjectStore> {
+        match self {
+            Self::Local(store) => store.session(purpose),
+            Self::Memory(cluster) => cluster.session(purpose),
+        }
+    }
+
+    /// # Errors
+    /// If the store cannot be closed cleanly; what was acknowledged is safe all the same.
+    pub(crate) async fn close(&self) -> Result<(), Failure> {
+        let Self::Local(store) = self else {
+            return Ok(());
+        };
+        let store = Arc::clone(store);
+        blocking(move || store.close())
+            .await
+            .map_err(|error| Failure::from_source("the store did not close cleanly", &error))
+    }
+}
+
+impl Node {
+    /// Opens everything; the gate is closed.
+    ///
+    /// # Errors
+    /// If the store cannot be opened, or the keyring does not fit it.
+    pub(crate) async fn open(
+        config: &Config,
+        keyring: Arc<Keyring>,
+        seed: u64,
+    ) -> Result<Self, Failure> {
+        let engine = Engine::open(config.backend, &config.data_dir).await?;
+        match Self::open_on(engine, config, keyring, seed).await {
+            Ok(node) => Ok(node),
+            Err((engine, failure)) => {
+                if let Err(second) = engine.close().await {
+                    tracing::error!("{second}");
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    async fn open_on(
+        engine: Engine,
+        config: &Config,
+        keyring: Arc<Keyring>,
+        seed: u64,
+    ) -> Result<Self, (Engine, Failure)> {
+        let pools = Pools::default();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let store = engine.session("serve");
+        let opened = Volumes::open(&store, &pools, &clock, keyring, config).await;
+        let volumes = match opened {
+            Ok(volumes) => volumes,
+            Err(failure) => return Err((engine, failure)),
+        };
+        let budget = Budget::new(config.limits.memory_bytes);
+        let (control, gate) = gate(false);
+        let health = Health::new(gate.clone(), Arc::clone(&store));
+        let s3 = service(&volumes, &clock, config, budget.clone(), gate, seed);
+        Ok(Self {
+            engine,
+            store,
+            pools,
+            catalog: volumes.catalog,
+            buckets: volumes.buckets,
+            s3,
+            budget,
+            gate: control,
+            health,
+        })
+    }
+
+    /// Closes the gate, then everything from the top down. Nothing is served any more.
+    ///
+    /// # Errors
+    /// The first failure; the rest is closed all the same.
+    pub(crate) async fn close(self) -> Result<(), Failure> {
+        self.gate.set_open(false);
+        let close = async {
+            let buckets =
+                self.buckets.close().await.map_err(|error| {
+                    Failure::from_source("the buckets did not close cleanly", &error)
+                });
+            self.catalog.close().await;
+            let flushed = self.store.flush().await.map_err(|error| {
+                Failure::from_source("the store did not take the last writes", &error)
+            });
+            let closed = self.engine.close().await;
+            buckets.and(flushed).and(closed)
+        };
+        tokio::time::timeout(CLOSE_TIMEOUT, close)
+            .await
+            .unwrap_or_else(|_| {
+                Err(Failure::new(
+                    Exit::Failed,
+                    "the store did not close in time; what was acknowledged is safe",
+                ))
+            })
+    }
+}
+
+/// The volumes of one session.
+struct Volumes {
+    catalog: Arc<Catalog>,
+    buckets: Arc<Buckets>,
+}
+
+impl Volumes {
+    async fn open(
+        store: &Arc<dyn ObjectStore>,
+        pools: &Pools,
+        clock: &Arc<dyn Clock>,
+        keyring: Arc<Keyring>,
+        config: &Config,
+    ) -> Result<Self, Failure> {
+        let catalog = Catalog::open(
+            Arc::clone(store),
+            pools.meta.clone(),
+            Arc::clone(clock),
+            keyring,
+        )
+        .await
+        .map_err(|error| Failure::from_source("cannot open the catalog", &error))?;
+        catalog
+            .node_register(NODE_NAME, None)
+            .await
+            .map_err(|error| Failure::from_source("cannot register this node", &error))?;
+        let options = BucketOptions {
+            grace_ms: u64::try_from(config.reclaim.grace.as_millis()).expect("at most 30 days"),
+            ..BucketOptions::default()
+        };
+        let buckets = Buckets::open(
+            Arc::clone(store),
+            pools.meta.clone(),
+            pools.data.clone(),
+            Arc::clone(clock),
+            options,
+        )
+        .await
+        .map_err(|error| Failure::from_source("cannot open the buckets", &error))?;
+        Ok(Self { catalog, buckets })
+    }
+}
+
+fn service(
+    volumes: &Volumes,
+    clock: &Arc<dyn Clock>,
+    config: &Config,
+    budget: Budget,
+    gate: Gate,
+    seed: u64,
+) -> Arc<Service> {
+    let parts = ServiceParts {
+        catalog: Arc::clone(&volumes.catalog),
+        buckets: Arc::clone(&volumes.buckets),
+        clock: Arc::clone(clock),
+        stats: Arc::new(Stats::default()),
+        budget,
+        gate,
+        seed,
+    };
+    let options = S3Options {
+        region: config.s3.region.clone(),
+        virtual_host_domains: config.s3.virtual_host_domains.clone(),
+        sigv2: config.s3.sigv2,
+        part_bytes_min: config.s3.multipart_part_bytes_min,
+        ..S3Options::default()
+    };
+    Arc::new(Service::new(parts, options))
+}
+
+/// Runs what blocks on a thread for that.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => outcome,
+        Err(panic) => {
+            Err(Error::new(ErrorKind::Unavailable, "the task did not end").with_source(panic))
+        }
+    }
+}
+
+fn cannot_open(path: &str, error: &Error) -> Failure {
+    let failure = Failure::from_source(format!("cannot open the store {path}"), error);
+    match error.kind() {
+        ErrorKind::Busy => failure
+            .with_exit(Exit::InUse)
+            .with_help("another program has it open; stop it first"),
+        ErrorKind::Corrupt => failure
+            .with_help("\"portico check\" tells what is damaged; see docs/operations/recover.md"),
+        ErrorKind::AlreadyExists
+        | ErrorKind::Fenced
+        | ErrorKind::GuardFailed
+        | ErrorKind::Locked
+        | ErrorKind::NoSpace
+        | ErrorKind::NotFound
+        | ErrorKind::TooLarge
+        | ErrorKind::Unavailable
+        | ErrorKind::Unsupported => failure,
+    }
+}

@@ -1,0 +1,106 @@
+//! `portico keyring`.
+
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use portico_backend::catalog::{Catalog, Keyring};
+use portico_backend::clock::SystemClock;
+
+use super::{Location, block_on};
+use crate::assemble::{Engine, Pools};
+use crate::config::{Backend, Config};
+use crate::data_dir::DataDir;
+use crate::error::{Exit, Failure};
+use crate::keyring;
+
+/// Look after the keys that seal the secrets in the store
+#[derive(Args, Debug)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Rotate(Rotate),
+}
+
+/// Seal all secrets with a new key and drop the old ones
+///
+/// The store must not be in use. If it is interrupted, run it again. Back up the keyring afterwards:
+/// an older backup does not open the secrets any more.
+#[derive(Args, Debug)]
+struct Rotate {
+    #[command(flatten)]
+    location: Location,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.command {
+        Command::Rotate(rotate) => {
+            let config = rotate.location.load()?;
+            if matches!(config.backend, Backend::Memory { .. }) {
+                return Err(Failure::new(
+                    Exit::Usage,
+                    "the configured backend keeps nothing, so there is nothing to seal",
+                ));
+            }
+            block_on(rotate_keys(&config))
+        }
+    }
+}
+
+async fn rotate_keys(config: &Config) -> Result<(), Failure> {
+    let data_dir = DataDir::take_existing(&config.data_dir)?;
+    if data_dir.store_is_new() {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("there is no store in {} yet", config.data_dir.display()),
+        ));
+    }
+    let mut keyring = Keyring::clone(&*keyring::load(&config.keyring_file, false)?);
+    let id = keyring::next_id(&keyring);
+    keyring
+        .rotate(&id)
+        .map_err(|error| Failure::from_source("cannot add a key to the keyring", &error))?;
+    // Both keys are in the file until nothing is sealed with the old one.
+    keyring::store(&config.keyring_file, &keyring)?;
+    let engine = Engine::open(config.backend, data_dir.path()).await?;
+    let sealed = seal(&engine, &keyring).await;
+    let closed = engine.close().await;
+    let count = sealed?;
+    closed?;
+    let old: Vec<String> = keyring
+        .ids()
+        .filter(|old| *old != id)
+        .map(str::to_owned)
+        .collect();
+    for old in old {
+        keyring
+            .remove(&old)
+            .map_err(|error| Failure::from_source("cannot remove an old key", &error))?;
+    }
+    keyring::store(&config.keyring_file, &keyring)?;
+    println!(
+        "{count} secrets are sealed with the new key {id}; back up {}",
+        config.keyring_file.display()
+    );
+    Ok(())
+}
+
+async fn seal(engine: &Engine, keyring: &Keyring) -> Result<u64, Failure> {
+    let catalog = Catalog::open(
+        engine.session("keyring rotate"),
+        Pools::default().meta,
+        Arc::new(SystemClock),
+        Arc::new(keyring.clone()),
+    )
+    .await
+    .map_err(|error| Failure::from_source("cannot open the catalog", &error))?;
+    let count = catalog
+        .reseal()
+        .await
+        .map_err(|error| Failure::from_source("cannot seal the secrets", &error));
+    catalog.close().await;
+    count
+}

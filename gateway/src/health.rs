@@ -1,0 +1,62 @@
+//! Whether the program lives and whether it can serve, for those who send it traffic.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use portico_backend::error::chain;
+use portico_backend::gate::Gate;
+use portico_backend::object::ObjectStore;
+use tokio::sync::watch;
+
+/// How far the program is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Phase {
+    Starting,
+    Serving,
+    Stopping,
+}
+
+/// Answers whether this node can serve. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Health {
+    phase: watch::Sender<Phase>,
+    gate: Gate,
+    store: Arc<dyn ObjectStore>,
+}
+
+/// How long the store may take to answer before it counts as unable to serve.
+const STORE_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Health {
+    pub(crate) fn new(gate: Gate, store: Arc<dyn ObjectStore>) -> Self {
+        Self {
+            phase: watch::Sender::new(Phase::Starting),
+            gate,
+            store,
+        }
+    }
+
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.phase.send_replace(phase);
+    }
+
+    /// # Errors
+    /// The reason why requests should go elsewhere, as a sentence.
+    pub(crate) async fn readiness(&self) -> Result<(), String> {
+        match *self.phase.borrow() {
+            Phase::Starting => return Err("the program is starting".to_owned()),
+            Phase::Stopping => return Err("the program is stopping".to_owned()),
+            Phase::Serving => {}
+        }
+        if !self.gate.is_open() {
+            return Err("this node may not serve at the moment".to_owned());
+        }
+        // A store that refuses writes after an I/O error says so here, and with nothing buffered
+        // it costs nothing.
+        match tokio::time::timeout(STORE_TIMEOUT, self.store.flush()).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(format!("the store failed: {}", chain(&error))),
+            Err(_) => Err("the store does not answer".to_owned()),
+        }
+    }
+}

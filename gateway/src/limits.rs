@@ -1,0 +1,68 @@
+//! Every bound of the program itself, with its reason.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Bytes a local store may be told to fill: below that it holds nothing useful, above it no file
+/// system of today is.
+pub(crate) const CAPACITY_BYTES: RangeInclusive<u64> = (64 << 20)..=(1 << 60);
+
+/// What the memory engine may hold unless told otherwise.
+pub(crate) const MEMORY_CAPACITY_BYTES_DEFAULT: u64 = 1 << 30;
+
+/// Bytes of the engine's cache: less than 1 MiB cannot hold one path through the metadata.
+pub(crate) const CACHE_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 40);
+
+/// What the engine's cache takes unless told otherwise: little enough for a small machine.
+pub(crate) const CACHE_BYTES_DEFAULT: u64 = 128 << 20;
+
+/// Connections: each takes a file descriptor, and a process has a million of them at most.
+pub(crate) const CONNECTIONS: RangeInclusive<u64> = 1..=1_000_000;
+
+/// Fits into the 524,288 descriptors that service managers allow, and costs little memory.
+pub(crate) const CONNECTIONS_DEFAULT: u64 = 4_096;
+
+/// Bytes in flight: enough for a few transfers at least, and a budget counts in 43 bits.
+pub(crate) const MEMORY_BYTES: RangeInclusive<u64> = (16 << 20)..=(1 << 42);
+
+/// Enough for a hundred transfers of several MiB each.
+pub(crate) const MEMORY_BYTES_DEFAULT: u64 = 512 << 20;
+
+/// Smallest part but the last of a multipart upload (S3 API: 5 MiB). Tests lower it.
+pub(crate) const PART_BYTES_MIN: RangeInclusive<u64> = 1..=(5 << 30);
+
+/// What the S3 API says.
+pub(crate) const PART_BYTES_MIN_DEFAULT: u64 = 5 << 20;
+
+/// Bytes of a region's name: it is part of every credential scope.
+pub(crate) const REGION_BYTES_MAX: usize = 64;
+
+/// Bytes of a host name (RFC 1035 2.3.4).
+pub(crate) const DOMAIN_BYTES_MAX: usize = 253;
+
+/// A client that has not shaken hands by then is not going to.
+pub(crate) const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long accepting pauses when the process is short of descriptors or memory, at first.
+pub(crate) const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(5);
+
+/// Longest pause: a client that waits a second has not given up.
+pub(crate) const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// How often certificate files are looked at.
+pub(crate) const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How long a client of the admin or metrics listener may take to send the head of a request.
+pub(crate) const SIDE_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Connections to the admin and metrics listeners, each: a handful of tools use them.
+pub(crate) const SIDE_CONNECTIONS_MAX: usize = 64;
+
+/// Bytes of a PEM file, of a credentials file, of a token file.
+pub(crate) const SMALL_FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// How long closing the store may take before the program gives up; what was acknowledged is safe.
+pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Pause between two steps of one round of background work, so that clients come first.
+pub(crate) const RECLAIM_STEP_PAUSE: Duration = Duration::from_millis(20);

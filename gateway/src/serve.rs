@@ -1,0 +1,301 @@
+//! The life of `portico serve`: open, listen, serve until told to stop, finish, close.
+
+use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use portico_backend::catalog::Secret;
+use portico_backend::connection::{Stop, StopControl, stop};
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::admin;
+use crate::assemble::Node;
+use crate::banner::Banner;
+use crate::config::{Backend, Config, Listen};
+use crate::data_dir::DataDir;
+use crate::descriptors;
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::health::Phase;
+use crate::keyring;
+use crate::limits::{CERTIFICATE_CHECK_INTERVAL, SIDE_CONNECTIONS_MAX};
+use crate::listen::{Bounds, Listener, Protocol};
+use crate::metrics::{self, ReclaimStats};
+use crate::private_file;
+use crate::reclaim;
+use crate::root::{self, RootKeys};
+use crate::shutdown::{Asked, Signals};
+use crate::tls::{Certificates, Reload};
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+/// If something cannot be opened, a listener ends by itself, or the store does not close cleanly.
+pub(crate) async fn serve(config: Config, environment: Environment) -> Result<(), Failure> {
+    let mut signals = Signals::install()?;
+    descriptors::raise_limit(config.limits.connections);
+    let data_dir = DataDir::take(&config.data_dir)?;
+    let store_is_new = match config.backend {
+        Backend::Local { .. } => data_dir.store_is_new(),
+        Backend::Memory { .. } => true,
+    };
+    let keyring = keyring::load(&config.keyring_file, store_is_new)?;
+    let node = Node::open(&config, keyring, random_seed()?).await?;
+    let outcome = run(&config, &environment, &node, &mut signals).await;
+    let closed = node.close().await;
+    tracing::info!("closed");
+    outcome.and(closed)
+}
+
+async fn run(
+    config: &Config,
+    environment: &Environment,
+    node: &Node,
+    signals: &mut Signals,
+) -> Result<(), Failure> {
+    let listeners = Listeners::bind(config).await?;
+    let show = std::io::stdout().is_terminal();
+    let root = root::ensure(
+        &node.catalog,
+        environment,
+        &config.root_credentials_file,
+        show,
+    )
+    .await?;
+    let banner = listeners.banner(config, &root).render();
+    let certificates = listeners.certificates();
+    let mut running = Running::start(config, node, listeners, certificates.clone());
+    node.gate.set_open(true);
+    node.health.enter(Phase::Serving);
+    print_banner(&banner);
+    let outcome = loop {
+        tokio::select! {
+            asked = signals.next() => match asked {
+                Asked::Reload => reload(&certificates).await,
+                Asked::Stop => break Ok(()),
+            },
+            failure = running.ended() => break Err(failure),
+        }
+    };
+    tracing::info!("stopping");
+    node.health.enter(Phase::Stopping);
+    tokio::select! {
+        () = running.stop() => outcome,
+        () = second_stop(signals) => outcome.and(Err(Failure::new(
+            Exit::Failed,
+            "told twice to stop: requests were cut",
+        ))),
+    }
+}
+
+/// Bound sockets that are not served yet.
+#[derive(Debug)]
+struct Listeners {
+    s3: Vec<Listener>,
+    metrics: Option<Listener>,
+    admin: Listener,
+    admin_tcp: Option<(Listener, Secret)>,
+}
+
+impl Listeners {
+    async fn bind(config: &Config) -> Result<Self, Failure> {
+        let mut s3 = Vec::with_capacity(config.s3.listen.len());
+        for listen in &config.s3.listen {
+            if listen.tls.is_none() && !listen.address.ip().is_loopback() {
+                tracing::warn!(address = %listen.address, "S3 is served without TLS");
+            }
+            s3.push(Listener::bind(listen).await?);
+        }
+        let metrics = match config.metrics {
+            None => None,
+            Some(address) => Some(Listener::bind(&Listen { address, tls: None }).await?),
+        };
+        let admin_tcp = match &config.admin.tcp {
+            None => None,
+            Some(tcp) => Some((Listener::bind(&tcp.listen).await?, token(&tcp.token_file)?)),
+        };
+        Ok(Self {
+            s3,
+            metrics,
+            admin: Listener::bind_unix(&config.admin.socket)?,
+            admin_tcp,
+        })
+    }
+
+    fn certificates(&self) -> Vec<Arc<Certificates>> {
+        let admin = self.admin_tcp.as_ref().map(|(listener, _)| listener);
+        self.s3
+            .iter()
+            .chain(admin)
+            .filter_map(|listener| listener.certificates().cloned())
+            .collect()
+    }
+
+    fn banner<'a>(&self, config: &'a Config, root: &'a RootKeys) -> Banner<'a> {
+        let address = |listener: &Listener| -> Option<SocketAddr> { listener.address() };
+        let certificate = |listen: &'a Listen| listen.tls.as_ref().map(|tls| &*tls.certificate);
+        Banner {
+            data_dir: &config.data_dir,
+            in_memory: matches!(config.backend, Backend::Memory { .. }),
+            s3: self
+                .s3
+                .iter()
+                .zip(&config.s3.listen)
+                .filter_map(|(one, listen)| Some((address(one)?, certificate(listen))))
+                .collect(),
+            region: &config.s3.region,
+            metrics: self.metrics.as_ref().and_then(address),
+            admin_socket: &config.admin.socket,
+            admin_tcp: self.admin_tcp.as_ref().and_then(|(one, _)| address(one)),
+            root,
+            credentials_file: &config.root_credentials_file,
+        }
+    }
+}
+
+/// Everything that runs beside the wait for signals.
+#[derive(Debug)]
+struct Running {
+    /// Ends first: nothing new comes in, and what is in work is finished.
+    front: JoinSet<()>,
+    front_stop: StopControl,
+    /// Stays until the front has ended, so that metrics and health tell of the stop.
+    side: JoinSet<()>,
+    side_stop: StopControl,
+}
+
+impl Running {
+    fn start(
+        config: &Config,
+        node: &Node,
+        listeners: Listeners,
+        certificates: Vec<Arc<Certificates>>,
+    ) -> Self {
+        let (front_stop, stopping) = stop();
+        let mut front = JoinSet::new();
+        let bounds = Bounds {
+            permits: Arc::new(Semaphore::new(config.limits.connections)),
+            stop_timeout: config.limits.stop_timeout,
+        };
+        for listener in listeners.s3 {
+            let protocol = Protocol::S3(Arc::clone(&node.s3));
+            front.spawn(listener.run(protocol, bounds.clone(), stopping.clone()));
+        }
+        let reclaimed = Arc::new(ReclaimStats::default());
+        front.spawn(reclaim::run(
+            Arc::clone(&node.buckets),
+            config.reclaim.interval,
+            Arc::clone(&reclaimed),
+            stopping.clone(),
+        ));
+
+        let (side_stop, stopping) = stop();
+        let mut side = JoinSet::new();
+        let mut http = |listener: Listener, router: axum::Router| {
+            let bounds = Bounds {
+                permits: Arc::new(Semaphore::new(SIDE_CONNECTIONS_MAX)),
+                stop_timeout: Duration::from_secs(1),
+            };
+            side.spawn(listener.run(Protocol::Http(router), bounds, stopping.clone()));
+        };
+        if let Some(listener) = listeners.metrics {
+            let sources = metrics::Sources::new(node, config.limits.memory_bytes, reclaimed);
+            http(listener, metrics::router(sources));
+        }
+        let router = admin::router(admin::Context::new(node));
+        if let Some((listener, token)) = listeners.admin_tcp {
+            http(listener, admin::with_token(router.clone(), token));
+        }
+        http(listeners.admin, router);
+        side.spawn(watch_certificates(certificates, stopping));
+        Self {
+            front,
+            front_stop,
+            side,
+            side_stop,
+        }
+    }
+
+    /// Waits until a part ends that should not.
+    async fn ended(&mut self) -> Failure {
+        let part = tokio::select! {
+            Some(_) = self.front.join_next() => "serving S3",
+            Some(_) = self.side.join_next() => "serving metrics or admin requests",
+        };
+        Failure::new(Exit::Failed, format!("the task of {part} ended by itself"))
+            .with_help("the log tells why; please report it")
+    }
+
+    async fn stop(mut self) {
+        self.front_stop.request();
+        while self.front.join_next().await.is_some() {}
+        self.side_stop.request();
+        while self.side.join_next().await.is_some() {}
+    }
+}
+
+async fn second_stop(signals: &mut Signals) {
+    while signals.next().await != Asked::Stop {}
+}
+
+async fn watch_certificates(certificates: Vec<Arc<Certificates>>, stop: Stop) {
+    loop {
+        tokio::select! {
+            () = stop.requested() => return,
+            () = tokio::time::sleep(CERTIFICATE_CHECK_INTERVAL) => reload(&certificates).await,
+        }
+    }
+}
+
+/// Looks at the files of all certificates, and logs what came of it.
+async fn reload(certificates: &[Arc<Certificates>]) {
+    for one in certificates {
+        let one = Arc::clone(one);
+        let look = move || {
+            let file = one.files().certificate.display().to_string();
+            match one.reload() {
+                Reload::Unchanged => {}
+                Reload::Replaced => tracing::info!(file, "a new certificate is in use"),
+                Reload::Refused(failure) => {
+                    tracing::error!("the former certificate stays in use: {failure}");
+                }
+            }
+        };
+        if let Err(panic) = tokio::task::spawn_blocking(look).await {
+            tracing::error!(%panic, "looking at a certificate failed");
+        }
+    }
+}
+
+fn token(path: &std::path::Path) -> Result<Secret, Failure> {
+    let text = private_file::read(path)?.ok_or_else(|| {
+        Failure::new(
+            Exit::Usage,
+            format!("the token file {} does not exist", path.display()),
+        )
+        .with_help("write a long random token into it, with mode 0600")
+    })?;
+    Secret::new(text.trim()).map_err(|error| {
+        let what = format!("the token in {} {error}", path.display());
+        Failure::new(Exit::Usage, what)
+    })
+}
+
+fn random_seed() -> Result<u64, Failure> {
+    let mut seed = [0; 8];
+    SystemRandom::new()
+        .fill(&mut seed)
+        .map_err(|_| Failure::new(Exit::Failed, "the machine gives no random numbers"))?;
+    Ok(u64::from_le_bytes(seed))
+}
+
+/// Whoever started the program may have closed its output; that is no reason to stop.
+fn print_banner(text: &str) {
+    let mut out = std::io::stdout().lock();
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        tracing::warn!(%error, "cannot write to standard output");
+    }
+}
