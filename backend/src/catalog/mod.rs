@@ -36,7 +36,7 @@ pub use error::CatalogError;
 pub use keyring::{Keyring, KeyringError};
 pub use name::{AccessKeyId, BucketName, NameError, NodeId};
 pub use record::{AccessKey, BucketRecord, BucketState, Credential, NodeRecord, User};
-pub use secret::Secret;
+pub use secret::{Secret, access_key_draw};
 
 /// Attempts at a change whose record others keep changing.
 const ATTEMPTS_MAX: u32 = 32;

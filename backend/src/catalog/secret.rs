@@ -57,7 +57,10 @@ const LETTERS_AND_DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqr
 const HEX_DIGITS: &[u8] = b"0123456789abcdef";
 
 /// A fresh access key: 20 characters and 40, as clients expect of AWS; 103 and 238 bits.
-pub(super) fn access_key_draw() -> Result<(AccessKeyId, Secret), CatalogError> {
+///
+/// # Errors
+/// `Random` if the machine gives no random numbers.
+pub fn access_key_draw() -> Result<(AccessKeyId, Secret), CatalogError> {
     let id = text_draw(UPPER_AND_DIGITS, 20)?;
     let secret = text_draw(LETTERS_AND_DIGITS, 40)?;
     Ok((
