@@ -16,7 +16,10 @@ impl Position {
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         let line = text[line_start..].lines().next().unwrap_or_default();
         let (left, right) = line.split_at(before.len() - line_start);
-        let table = text[..line_start].lines().filter_map(table_name).next_back();
+        let table = text[..line_start]
+            .lines()
+            .filter_map(table_name)
+            .next_back();
         let parts = [table_name(line).or(table), key(left, right)];
         let parts: Vec<&str> = parts.into_iter().flatten().collect();
         Self {
