@@ -1,0 +1,210 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::clock::FixedClock;
+use crate::memory::{MemoryCluster, MemoryOptions};
+
+const ID: BucketId = BucketId(7);
+
+fn options() -> BucketOptions {
+    BucketOptions {
+        inline_bytes_max: 64,
+        object_bytes: 1_024,
+        shard_keys_max: 50_000,
+        grace_ms: 0,
+        takeover_ms: 50,
+    }
+}
+
+async fn node(cluster: &MemoryCluster, options: BucketOptions) -> Arc<Buckets> {
+    let clock = Arc::new(FixedClock::new(1_000));
+    let store = cluster.session("test");
+    let (meta, data) = (Pool::new("meta", ""), Pool::new("data", ""));
+    Buckets::open(store, meta, data, clock, options)
+        .await
+        .unwrap()
+}
+
+fn key(text: &str) -> Key {
+    Key::new(text).unwrap()
+}
+
+fn bytes(length: usize) -> Bytes {
+    (0..length)
+        .map(|i| u8::try_from(i % 251).unwrap())
+        .collect::<Vec<u8>>()
+        .into()
+}
+
+fn about(etag: &str) -> ObjectAbout {
+    ObjectAbout {
+        etag: etag.to_owned(),
+        ..ObjectAbout::default()
+    }
+}
+
+async fn put(bucket: &Bucket, text: &str, data: Bytes) -> Result<ObjectRecord, Error> {
+    let mut writer = bucket.put(key(text));
+    for chunk in data.chunks(100) {
+        writer.write(Bytes::copy_from_slice(chunk)).await?;
+    }
+    writer.finish(about(text), &Precondition::default()).await
+}
+
+async fn read(object: &Object, range: std::ops::Range<u64>) -> Result<Vec<u8>, Error> {
+    let mut reader = object.read(range);
+    let mut whole = Vec::new();
+    while let Some(piece) = reader.next().await {
+        whole.extend_from_slice(&piece?);
+    }
+    Ok(whole)
+}
+
+fn everything() -> ListQuery {
+    ListQuery {
+        prefix: String::new(),
+        delimiter: None,
+        after: ListAfter::Start,
+        count_max: 1_000,
+        versions: false,
+    }
+}
+
+fn names(page: &ListPage) -> Vec<String> {
+    let name = |item: &ListItem| match item {
+        ListItem::CommonPrefix(text) => format!("{text}*"),
+        ListItem::Object(record, _) => record.key.to_string(),
+    };
+    page.items.iter().map(name).collect()
+}
+
+#[tokio::test]
+async fn what_is_put_is_read_listed_and_deleted() {
+    let cluster = MemoryCluster::new(MemoryOptions::default());
+    let node = node(&cluster, options()).await;
+    assert!(matches!(node.bucket(ID).await, Err(Error::NoSuchBucket)));
+    node.create(ID).await.unwrap();
+    node.create(ID).await.unwrap();
+    let bucket = node.bucket(ID).await.unwrap();
+    for (text, size) in [("empty", 0), ("small", 64), ("large", 65), ("huge", 5_000)] {
+        let record = put(&bucket, text, bytes(size)).await.unwrap();
+        assert_eq!(record.size, size as u64);
+        let object = bucket.get(&key(text), None).await.unwrap();
+        assert_eq!(object.record(), &record);
+        assert_eq!(read(&object, 0..record.size).await.unwrap(), bytes(size));
+        let inner = size as u64 / 3..size as u64 / 2;
+        let slice = bytes(size).slice(size / 3..size / 2);
+        assert_eq!(read(&object, inner).await.unwrap(), slice);
+    }
+    let page = bucket.list(&everything()).await.unwrap();
+    assert_eq!(names(&page), ["empty", "huge", "large", "small"]);
+    let usage = bucket.usage().await.unwrap();
+    assert_eq!((usage.object_count, usage.bytes), (4, 5_129));
+    assert!(matches!(node.delete(ID).await, Err(Error::BucketNotEmpty)));
+    put(&bucket, "huge", bytes(1)).await.unwrap();
+    for text in ["empty", "huge", "large", "small", "none"] {
+        bucket
+            .delete(&key(text), None, &Precondition::default())
+            .await
+            .unwrap();
+    }
+    assert!(matches!(
+        bucket.head(&key("huge"), None).await,
+        Err(Error::NoSuchKey)
+    ));
+    assert_eq!(bucket.usage().await.unwrap(), BucketUsage::default());
+    node.delete(ID).await.unwrap();
+    assert!(matches!(
+        put(&bucket, "late", bytes(1)).await,
+        Err(Error::NoSuchBucket)
+    ));
+    assert!(matches!(node.bucket(ID).await, Err(Error::NoSuchBucket)));
+}
+
+#[tokio::test]
+async fn common_prefixes_and_pages() {
+    let cluster = MemoryCluster::new(MemoryOptions::default());
+    let node = node(&cluster, options()).await;
+    node.create(ID).await.unwrap();
+    let bucket = node.bucket(ID).await.unwrap();
+    for text in ["a", "a/1", "a/2", "b/1", "b/2/3", "c", "\u{10ffff}"] {
+        put(&bucket, text, bytes(1)).await.unwrap();
+    }
+    let mut query = ListQuery {
+        delimiter: Some("/".to_owned()),
+        count_max: 2,
+        ..everything()
+    };
+    let page = bucket.list(&query).await.unwrap();
+    assert_eq!(
+        (names(&page), page.truncated),
+        (vec!["a".into(), "a/*".into()], true)
+    );
+    query.after = ListAfter::Key("a/".to_owned());
+    let page = bucket.list(&query).await.unwrap();
+    assert_eq!(
+        (names(&page), page.truncated),
+        (vec!["b/*".into(), "c".into()], true)
+    );
+    query.after = ListAfter::Key("c".to_owned());
+    let page = bucket.list(&query).await.unwrap();
+    assert_eq!(
+        (names(&page), page.truncated),
+        (vec!["\u{10ffff}".into()], false)
+    );
+    query.after = ListAfter::Start;
+    query.prefix = "b/".to_owned();
+    let page = bucket.list(&query).await.unwrap();
+    assert_eq!(
+        (names(&page), page.truncated),
+        (vec!["b/1".into(), "b/2/*".into()], false)
+    );
+}
+
+#[tokio::test]
+async fn a_multipart_upload_becomes_an_object() {
+    let cluster = MemoryCluster::new(MemoryOptions::default());
+    let node = node(&cluster, options()).await;
+    node.create(ID).await.unwrap();
+    let bucket = node.bucket(ID).await.unwrap();
+    let upload = bucket
+        .upload_begin(key("k"), about(""), None)
+        .await
+        .unwrap();
+    let mut whole = Vec::new();
+    for number in 1..=40 {
+        for data in [bytes(5), bytes(2_000 + usize::from(number))] {
+            let mut part = bucket.put_part(key("k"), upload.upload, number);
+            part.write(data.clone()).await.unwrap();
+            part.finish(format!("{number}.{}", data.len()), None)
+                .await
+                .unwrap();
+        }
+        whole.extend_from_slice(&bytes(2_000 + usize::from(number)));
+    }
+    let parts = bucket
+        .upload_parts(&key("k"), upload.upload, 0, 1_000)
+        .await
+        .unwrap()
+        .0;
+    assert_eq!(parts.len(), 40);
+    let none = Precondition::default();
+    let complete =
+        || bucket.upload_complete(&upload.key, upload.upload, &parts, about("x-40"), &none);
+    let record = complete().await.unwrap();
+    assert_eq!(complete().await.unwrap(), record);
+    assert_eq!(record.part_count, 40);
+    let object = bucket.get(&key("k"), None).await.unwrap();
+    assert_eq!(read(&object, 0..record.size).await.unwrap(), whole);
+    assert_eq!(
+        read(&object, 3_000..9_001).await.unwrap(),
+        whole[3_000..9_001]
+    );
+    assert_eq!(bucket.parts(&object).await.unwrap(), parts);
+    assert!(matches!(
+        bucket.upload_abort(&key("k"), upload.upload).await,
+        Err(Error::NoSuchUpload)
+    ));
+}
