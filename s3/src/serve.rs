@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
+use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -115,6 +115,10 @@ impl Service {
     }
 }
 
+/// One request in work, boxed: connections are many and mostly idle.
+type Exchange =
+    Pin<Box<dyn Future<Output = Result<Response<reply::ReplyBody>, exchange::GateClosed>> + Send>>;
+
 /// Serves one connection to its end. Returns early, with the request in work still answered, once
 /// `stop` is requested; cancelling the future cuts the connection.
 ///
@@ -128,8 +132,12 @@ where
     let handler = {
         let (service, peer) = (Arc::clone(&service), Arc::clone(&peer));
         service_fn(move |request: Request<Incoming>| {
-            let exchange = exchange::exchange(Arc::clone(&service), Arc::clone(&peer), request);
-            Box::pin(exchange)
+            let exchange: Exchange = Box::pin(exchange::exchange(
+                Arc::clone(&service),
+                Arc::clone(&peer),
+                request,
+            ));
+            exchange
         })
     };
     let mut connection = http1::Builder::new()

@@ -41,7 +41,6 @@ pub(crate) fn tags(headers: &HeaderMap) -> Result<tagging::Tags, S3Error> {
 }
 
 /// The storage class of an object by its name in the API.
-#[allow(dead_code, reason = "for verbs that are still to come")]
 pub(crate) fn storage_class_name(about: &ObjectAbout) -> &str {
     if about.storage_class.is_empty() {
         "STANDARD"

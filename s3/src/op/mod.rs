@@ -16,6 +16,10 @@ mod get_bucket_location;
 mod get_object;
 mod head_bucket;
 mod list_buckets;
+mod list_object_versions;
+mod list_objects;
+mod list_objects_v2;
+mod listing;
 mod put_acl;
 mod put_object;
 mod unset;
@@ -315,6 +319,9 @@ async fn run(action: Action, cx: &mut Context<'_>) -> Result<Reply, S3Error> {
         Action::HeadBucket => head_bucket::run(cx).await,
         Action::HeadObject => get_object::head(cx).await,
         Action::ListBuckets => list_buckets::run(cx).await,
+        Action::ListObjectVersions => list_object_versions::run(cx).await,
+        Action::ListObjects => list_objects::run(cx).await,
+        Action::ListObjectsV2 => list_objects_v2::run(cx).await,
         Action::PutBucketAcl => put_acl::bucket(cx).await,
         Action::PutObject => put_object::run(cx).await,
         Action::PutObjectAcl => put_acl::object(cx).await,
@@ -329,9 +336,6 @@ async fn run(action: Action, cx: &mut Context<'_>) -> Result<Reply, S3Error> {
         | Action::GetObjectAttributes
         | Action::GetObjectTagging
         | Action::ListMultipartUploads
-        | Action::ListObjectVersions
-        | Action::ListObjects
-        | Action::ListObjectsV2
         | Action::ListParts
         | Action::PostObject
         | Action::PutBucketTagging
