@@ -299,3 +299,59 @@ impl BucketCache {
 fn place(partition: u32) -> usize {
     usize::try_from(partition).expect("a partition's number is small")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bucket::BucketId;
+    use crate::catalog::BucketState;
+
+    fn bucket(name: &str) -> Arc<BucketRecord> {
+        Arc::new(BucketRecord {
+            id: BucketId(1),
+            name: BucketName::new(name).unwrap(),
+            owner: String::new(),
+            region: String::new(),
+            created_ms: 0,
+            state: BucketState::Live,
+            tags: Vec::new(),
+            acl: String::new(),
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_read_before_a_change_is_not_kept_after_it() {
+        let now = Instant::now();
+        let (photos, other) = (bucket("photos"), bucket("other"));
+        let mut cache = BucketCache::default();
+        cache.verified_at(now);
+        let before = cache.generation();
+        cache.forget(b"photos");
+        cache.insert(Arc::clone(&photos), before);
+        assert_eq!(cache.get(&photos.name, now), None);
+        let after = cache.generation();
+        cache.insert(Arc::clone(&photos), after);
+        cache.insert(Arc::clone(&other), after);
+        assert_eq!(cache.get(&photos.name, now), Some(Arc::clone(&photos)));
+        cache.forget(b"photos");
+        assert_eq!(cache.get(&photos.name, now), None);
+        assert_eq!(cache.get(&other.name, now), Some(other));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_is_bounded_and_keeps_what_is_asked_for() {
+        let now = Instant::now();
+        let mut cache = BucketCache::default();
+        cache.verified_at(now);
+        let kept = bucket("kept");
+        cache.insert(Arc::clone(&kept), 0);
+        for number in 0..3 * BUCKETS_MAX {
+            cache.insert(bucket(&format!("bucket-{number}")), 0);
+            if number % 1_000 == 0 {
+                assert!(cache.get(&kept.name, now).is_some());
+            }
+        }
+        assert!(cache.young.len() + cache.old.len() <= 2 * BUCKETS_MAX);
+        assert_eq!(cache.get(&bucket("bucket-0").name, now), None);
+    }
+}
