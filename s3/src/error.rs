@@ -47,6 +47,7 @@ pub enum Code {
     InvalidUri,
     KeyTooLong,
     MalformedPostRequest,
+    MalformedTrailer,
     MalformedXml,
     MaxMessageLengthExceeded,
     MaxPostPreDataLengthExceeded,
@@ -274,6 +275,13 @@ static CODES: &[CodeRow] = &[
         "MalformedPOSTRequest",
         400,
         "The body of your POST request is not well-formed multipart/form-data.",
+    ),
+    (
+        Code::MalformedTrailer,
+        "MalformedTrailerError",
+        400,
+        "The request contained trailing data that was not well-formed or did not conform to our \
+         published schema.",
     ),
     (
         Code::MalformedXml,

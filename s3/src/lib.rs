@@ -3,8 +3,6 @@
 //! Read in this order: [`wire`] (bytes to typed requests), [`auth`] (who asks), then the verbs, and
 //! [`serve`] (one connection).
 
-#![expect(clippy::todo, reason = "signatures first")]
-
 pub mod auth;
 pub mod error;
 pub mod limits;

@@ -31,7 +31,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 pub(crate) use request_id::RequestId;
 
-use crate::auth::Verifier;
+use crate::auth::{Verifier, VerifierOptions};
 use crate::limits::{HEAD_BYTES_MAX, HEAD_TIMEOUT, LINGER_BYTES_MAX, LINGER_TIMEOUT};
 use crate::stats::Stats;
 use request_id::RequestIds;
@@ -103,7 +103,11 @@ impl Service {
             stats: parts.stats,
             budget: parts.budget,
             gate: parts.gate,
-            verifier: Verifier::new(&options.region, options.sigv2),
+            verifier: Verifier::new(VerifierOptions {
+                region: options.region.clone(),
+                domains: options.virtual_host_domains.clone(),
+                signature_v2: options.sigv2,
+            }),
             options,
             ids: RequestIds::new(parts.seed),
         }

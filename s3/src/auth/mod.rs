@@ -1,11 +1,21 @@
 //! Who asks: signatures as pure functions of message, secret and time.
+//!
+//! [`Verifier`] finds out which signature a request carries, in headers or in the query, and has
+//! it checked by [`sigv4`] or [`sigv2`]. Forms carry theirs inside: see [`post_policy`].
+
+pub mod post_policy;
+mod signing_key;
+mod sigv2;
+mod sigv4;
 
 use std::sync::Arc;
 
 use portico_backend::catalog::Credential;
 
-use crate::error::S3Error;
+use crate::error::{Code, S3Error};
+pub use crate::wire::Payload;
 use crate::wire::RequestHead;
+use signing_key::SigningKeys;
 
 /// Finds the credential of an access key id.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<Arc<Credential>>;
@@ -17,15 +27,6 @@ pub enum Identity {
     User(Arc<Credential>),
 }
 
-/// What the signature says about the body.
-#[derive(Clone, Debug)]
-pub enum Payload {
-    /// Nothing: no signature, an old one, a presigned URL, or `UNSIGNED-PAYLOAD`.
-    Unsigned,
-    /// SHA-256 of the body as sent.
-    Sha256([u8; 32]),
-}
-
 /// A request whose signature is right, or which has none.
 #[derive(Clone, Debug)]
 pub struct Verified {
@@ -33,35 +34,114 @@ pub struct Verified {
     pub payload: Payload,
 }
 
-/// Checks signatures for one region. Shared by all connections.
+/// What a verifier is set up with.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct VerifierOptions {
+    /// The region that signatures of version 4 name.
+    pub region: String,
+    /// Names under which buckets are virtual hosts, in lower case. Signatures of version 2 cover
+    /// the bucket.
+    pub domains: Vec<String>,
+    /// Whether signatures of version 2 are accepted.
+    pub signature_v2: bool,
+}
+
+/// Checks signatures. Shared by all connections.
 #[derive(Debug)]
 pub struct Verifier {
-    region: String,
-    signature_v2: bool,
+    options: VerifierOptions,
+    keys: SigningKeys,
 }
 
 impl Verifier {
-    /// `signature_v2` switches the old signatures on.
     #[must_use]
-    pub fn new(region: &str, signature_v2: bool) -> Self {
+    pub fn new(options: VerifierOptions) -> Self {
         Self {
-            region: region.to_owned(),
-            signature_v2,
+            options,
+            keys: SigningKeys::default(),
         }
+    }
+
+    #[must_use]
+    pub fn options(&self) -> &VerifierOptions {
+        &self.options
     }
 
     /// Checks the signature in headers or query. A request without any is anonymous.
     ///
     /// # Errors
     /// `AccessDenied`, `InvalidAccessKeyId`, `SignatureDoesNotMatch`, `RequestTimeTooSkewed`,
-    /// `AuthorizationHeaderMalformed`, ... as S3 answers.
+    /// `AuthorizationHeaderMalformed`, `AuthorizationQueryParametersError`, `InvalidArgument`,
+    /// `InvalidRequest`.
     pub fn verify(
         &self,
         head: &RequestHead<'_>,
         now_ms: u64,
         lookup: Lookup<'_>,
     ) -> Result<Verified, S3Error> {
-        let _unused = (head, now_ms, lookup, &self.region, self.signature_v2);
-        todo!()
+        let authorization = head
+            .headers
+            .get("authorization")
+            .map(|value| value.to_str().unwrap_or_default().trim())
+            .filter(|value| !value.is_empty());
+        let in_query = |name: &str| raw_parameters(head.query).any(|(given, _)| given == name);
+        match authorization {
+            Some(value) if value.starts_with(sigv4::ALGORITHM) => {
+                sigv4::verify_header(self, head, value, now_ms, lookup)
+            }
+            Some(value) if value.starts_with("AWS ") && self.options.signature_v2 => {
+                sigv2::verify_header(self, head, value, now_ms, lookup)
+            }
+            Some(value) => Err(unsupported(value)),
+            None if in_query("X-Amz-Algorithm") || in_query("X-Amz-Signature") => {
+                sigv4::verify_query(self, head, now_ms, lookup)
+            }
+            None if in_query("AWSAccessKeyId") || in_query("Signature") => {
+                if self.options.signature_v2 {
+                    sigv2::verify_query(self, head, now_ms, lookup)
+                } else {
+                    Err(unsupported("AWS"))
+                }
+            }
+            None => Ok(Verified {
+                identity: Identity::Anonymous,
+                payload: sigv4::payload_without_chain(head)?,
+            }),
+        }
     }
 }
+
+fn unsupported(value: &str) -> S3Error {
+    let scheme = value.split(' ').next().unwrap_or_default();
+    if scheme.eq_ignore_ascii_case("AWS") {
+        return S3Error::new(Code::InvalidRequest).with_message(
+            "The authorization mechanism you have provided is not supported. Please use \
+             AWS4-HMAC-SHA256.",
+        );
+    }
+    S3Error::invalid_argument("Authorization", scheme, "Unsupported Authorization Type")
+}
+
+/// The credential, if it opens anything.
+fn credential(access_key: &str, lookup: Lookup<'_>) -> Result<Arc<Credential>, S3Error> {
+    lookup(access_key)
+        .filter(|credential| credential.enabled)
+        .ok_or_else(|| {
+            S3Error::new(Code::InvalidAccessKeyId).with_field("AWSAccessKeyId", access_key)
+        })
+}
+
+/// Names and values of a query as sent; a parameter without `=` has an empty value.
+fn raw_parameters(query: &str) -> impl Iterator<Item = (&str, &str)> {
+    query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+}
+
+fn access_denied(message: &'static str) -> S3Error {
+    S3Error::new(Code::AccessDenied).with_message(message)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -147,7 +147,7 @@ pub fn value_text(checksum: &Checksum, part_count: u32) -> String {
 /// The checksum that a request states in a header; at most one may be.
 ///
 /// # Errors
-/// `InvalidRequest` if there are several or the value is not of its algorithm.
+/// `InvalidRequest` if there are several, `BadDigest` if the value is not of its algorithm.
 pub fn stated(headers: &HeaderMap) -> Result<Option<(ChecksumAlgorithm, Vec<u8>)>, S3Error> {
     let mut found = None;
     for algorithm in ALGORITHMS {

@@ -6,9 +6,12 @@
 pub mod action;
 pub mod body;
 pub mod checksum;
+pub mod chunked;
 pub mod encoding;
+pub mod form;
 pub mod head;
 pub mod header;
+pub mod payload;
 pub mod precondition;
 pub mod query;
 pub mod range;
@@ -19,5 +22,6 @@ pub mod xml;
 
 pub use body::{BodyDecoder, BodySummary};
 pub use head::RequestHead;
+pub use payload::Payload;
 pub use query::Query;
 pub use route::{Request, route};

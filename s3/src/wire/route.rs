@@ -140,7 +140,8 @@ fn key(raw: &str) -> Result<Option<Key>, S3Error> {
 
 /// The bucket that a virtual host names; `None` if the host is one of the domains itself, or none
 /// of them.
-fn host_bucket(host: &str, domains: &[String]) -> Option<String> {
+#[must_use]
+pub fn host_bucket(host: &str, domains: &[String]) -> Option<String> {
     let host = without_port(host).to_ascii_lowercase();
     domains
         .iter()
