@@ -6,7 +6,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +38,7 @@ enum Socket {
         listener: UnixListener,
         /// Who may connect, beside root.
         owner: u32,
+        path: PathBuf,
     },
 }
 
@@ -91,7 +92,11 @@ impl Listener {
             let listener = UnixListener::bind(path)?;
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
             let owner = std::fs::metadata(path)?.uid();
-            Ok(Socket::Unix { listener, owner })
+            Ok(Socket::Unix {
+                listener,
+                owner,
+                path: path.to_owned(),
+            })
         };
         let socket = bind().map_err(|error| {
             cannot_listen(&path.display().to_string(), &error)
@@ -152,7 +157,7 @@ impl Listener {
                 }
             }
         }
-        drop(self.socket);
+        self.socket.close();
         drain(connections, bounds.stop_timeout).await;
     }
 }
@@ -164,7 +169,9 @@ impl Socket {
                 let (stream, address) = listener.accept().await?;
                 Ok(Accepted::Tcp(stream, address))
             }
-            Self::Unix { listener, owner } => {
+            Self::Unix {
+                listener, owner, ..
+            } => {
                 let (stream, _) = listener.accept().await?;
                 let user = stream.peer_cred()?.uid();
                 if user != *owner && user != 0 {
@@ -173,6 +180,17 @@ impl Socket {
                 }
                 Ok(Accepted::Unix(stream))
             }
+        }
+    }
+
+    /// Refuses further clients; a unix socket leaves nothing behind.
+    fn close(self) {
+        let Self::Unix { listener, path, .. } = self else {
+            return;
+        };
+        drop(listener);
+        if let Err(error) = std::fs::remove_file(&path) {
+            tracing::debug!(%error, path = %path.display(), "the socket is gone already");
         }
     }
 }

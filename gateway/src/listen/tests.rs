@@ -174,6 +174,7 @@ async fn a_unix_socket_is_private_and_a_stale_one_is_replaced() {
     assert!(ask(stream).await.ends_with("hello"));
     control.request();
     task.await.unwrap();
+    assert!(!path.exists());
 
     let file = directory.path().join("file");
     std::fs::write(&file, "precious").unwrap();
