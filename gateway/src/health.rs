@@ -60,3 +60,30 @@ impl Health {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portico_backend::gate::gate;
+    use portico_backend::memory::{MemoryCluster, MemoryOptions};
+
+    #[tokio::test]
+    async fn ready_means_serving_with_an_open_gate_and_a_store_that_answers() {
+        let cluster = MemoryCluster::new(MemoryOptions::default());
+        let store = cluster.session("test");
+        let victim = store.session();
+        let (control, gate) = gate(true);
+        let health = Health::new(gate, store);
+        assert!(health.readiness().await.unwrap_err().contains("starting"));
+        health.enter(Phase::Serving);
+        assert_eq!(health.readiness().await, Ok(()));
+        control.set_open(false);
+        assert!(health.readiness().await.is_err());
+        control.set_open(true);
+        cluster.session("other").fence(&victim).await.unwrap();
+        let reason = health.readiness().await.unwrap_err();
+        assert!(reason.contains("the store failed"), "{reason}");
+        health.enter(Phase::Stopping);
+        assert!(health.readiness().await.unwrap_err().contains("stopping"));
+    }
+}
