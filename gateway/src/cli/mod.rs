@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::config::Config;
 use crate::error::Failure;
 
-/// Portico: the front door of a storage cluster. Serves S3 from one directory or a cluster.
+/// Portico, the front door of a storage cluster: serves S3 from one directory.
 #[derive(Debug, Parser)]
 #[command(
     name = "portico",
