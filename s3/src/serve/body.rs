@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
-use http::HeaderMap;
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use portico_backend::bucket::ChecksumAlgorithm;
@@ -88,12 +88,21 @@ impl<'a> RequestBody<'a> {
         }
     }
 
-    /// The whole body, checked like any other: a document.
+    /// The whole body, checked like any other: a document. Where no length is stated there is no
+    /// body, and a document that is left out is an empty one.
     ///
     /// # Errors
     /// `MaxMessageLengthExceeded` beyond `size_max` bytes, and whatever is wrong with the body.
     pub(crate) async fn document(self, size_max: usize) -> Result<Bytes, S3Error> {
-        let mut data = self.decode(None)?;
+        let mut headers = self.headers.clone();
+        if !headers.contains_key(CONTENT_LENGTH) && !headers.contains_key(TRANSFER_ENCODING) {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
+        }
+        let body = RequestBody {
+            headers: &headers,
+            ..self
+        };
+        let mut data = body.decode(None)?;
         let mut document = BytesMut::new();
         while let Some(piece) = data.next().await? {
             if document.len() + piece.len() > size_max {

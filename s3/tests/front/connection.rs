@@ -1,0 +1,231 @@
+//! What a connection does beside answering: time-outs, early errors, the gate, bytes in flight.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request};
+use portico_backend::budget::Budget;
+use portico_s3::serve::S3Options;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+
+use crate::harness::{Front, START_MS, Signed, request, signed, with};
+
+/// The head of a signed request as it goes over the wire, without a body.
+fn head_text(request: &Request<Bytes>) -> String {
+    let target = request.uri().path_and_query().unwrap();
+    let mut text = format!("{} {target} HTTP/1.1\r\n", request.method());
+    for (name, value) in request.headers() {
+        text.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap()));
+    }
+    text + "\r\n"
+}
+
+/// A signed PUT of `length` bytes; the signature leaves the body out.
+fn put_head(front: &Front, target: &str, length: u64, more: &[(&'static str, &str)]) -> String {
+    let put = with(
+        request(Method::PUT, target, ""),
+        &[("content-length", &length.to_string())],
+    );
+    let put = with(put, more);
+    head_text(&signed(&front.main, put, Signed::HeadOnly, START_MS))
+}
+
+async fn read_to_end(mut stream: DuplexStream) -> String {
+    let mut text = Vec::new();
+    stream.read_to_end(&mut text).await.unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+async fn read_head(stream: &mut DuplexStream) -> String {
+    let mut text = Vec::new();
+    while !text.ends_with(b"\r\n\r\n") {
+        text.push(stream.read_u8().await.unwrap());
+    }
+    String::from_utf8(text).unwrap()
+}
+
+async fn front_with_bucket() -> Front {
+    let front = Front::new().await;
+    let answer = front.client().await.put(&front.main, "/photos", "").await;
+    assert_eq!(answer.status, 200);
+    front
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_waits_is_told_to_go_on_or_why_not() {
+    let front = front_with_bucket().await;
+    let expect = [("expect", "100-continue")];
+    let mut stream = front.stream();
+    let head = put_head(&front, "/photos/key", 5, &expect);
+    stream.write_all(head.as_bytes()).await.unwrap();
+    assert!(read_head(&mut stream).await.starts_with("HTTP/1.1 100 "));
+    stream.write_all(b"hello").await.unwrap();
+    assert!(read_head(&mut stream).await.starts_with("HTTP/1.1 200 "));
+
+    let mut stream = front.stream();
+    let head = put_head(&front, "/none-such/key", 5, &expect);
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let reply = read_head(&mut stream).await;
+    assert!(reply.starts_with("HTTP/1.1 404 "), "{reply}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_reaches_a_client_that_is_still_sending() {
+    let front = front_with_bucket().await;
+    let stream = front.stream();
+    let head = put_head(&front, "/none-such/key", 1 << 30, &[]);
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let sending = tokio::spawn(async move {
+        writer.write_all(head.as_bytes()).await?;
+        let piece = vec![0; 64 << 10];
+        for _ in 0..32 {
+            writer.write_all(&piece).await?;
+        }
+        std::io::Result::Ok(writer)
+    });
+    let mut reply = Vec::new();
+    reader.read_to_end(&mut reply).await.unwrap();
+    let reply = String::from_utf8(reply).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 404 "), "{reply}");
+    assert!(reply.contains("<Code>NoSuchBucket</Code>"), "{reply}");
+    sending.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_cut_short_or_silent_leaves_nothing() {
+    let front = front_with_bucket().await;
+    let mut stream = front.stream();
+    let head = put_head(&front, "/photos/cut", 10, &[]);
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(b"hello").await.unwrap();
+    stream.shutdown().await.unwrap();
+    let reply = read_to_end(stream).await;
+    assert!(!reply.starts_with("HTTP/1.1 200"), "{reply}");
+
+    let mut stream = front.stream();
+    let head = put_head(&front, "/photos/silent", 10, &[]);
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(b"hello").await.unwrap();
+    let reply = read_to_end(stream).await;
+    assert!(reply.contains("<Code>RequestTimeout</Code>"), "{reply}");
+
+    let mut client = front.client().await;
+    for key in ["cut", "silent"] {
+        let answer = client.get(&front.main, &format!("/photos/{key}")).await;
+        assert_eq!(answer.error(), (404, "NoSuchKey".to_owned()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_sent_ahead_are_answered_in_order_also_after_a_half_close() {
+    let front = front_with_bucket().await;
+    let mut stream = front.stream();
+    let mut both = put_head(&front, "/photos/key", 5, &[]) + "hello";
+    let get = request(Method::GET, "/photos/key", "");
+    both.push_str(&head_text(&signed(
+        &front.main,
+        get,
+        Signed::Body,
+        START_MS,
+    )));
+    stream.write_all(both.as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let replies = read_to_end(stream).await;
+    assert_eq!(replies.matches("HTTP/1.1 200 OK").count(), 2, "{replies}");
+    assert!(replies.ends_with("\r\n\r\nhello"), "{replies}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_leaves_through_a_closed_gate() {
+    let front = front_with_bucket().await;
+    let mut client = front.client().await;
+    assert_eq!(client.head(&front.main, "/photos").await.status, 200);
+    front.gate.set_open(false);
+    let put = signed(
+        &front.main,
+        request(Method::PUT, "/photos/key", "x"),
+        Signed::Body,
+        START_MS,
+    );
+    assert!(client.try_send(put).await.is_err());
+    let mut stream = front.stream();
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        .await
+        .unwrap();
+    assert_eq!(read_to_end(stream).await, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_too_long_for_bytes_in_flight_is_told_to_slow_down() {
+    let budget = Budget::new(1 << 20);
+    let front = Front::with_budget(S3Options::default(), budget.clone()).await;
+    let mut client = front.client().await;
+    client.put(&front.main, "/photos", "").await;
+    let taken = budget.take(1 << 20).await;
+    let answer = client.put(&front.main, "/photos/key", "hello").await;
+    assert_eq!(answer.error(), (503, "SlowDown".to_owned()));
+    drop(taken);
+    let answer = client.put(&front.main, "/photos/key", "hello").await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(budget.free_bytes(), 1 << 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_ends_idle_connections_and_lets_the_busy_ones_finish() {
+    let front = front_with_bucket().await;
+    let mut idle = front.stream();
+    let mut busy = front.stream();
+    let head = put_head(&front, "/photos/key", 5, &[]);
+    busy.write_all(head.as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    front.stop.request();
+    assert_eq!(idle.read(&mut [0; 1]).await.unwrap(), 0);
+    busy.write_all(b"hello").await.unwrap();
+    let reply = read_to_end(busy).await;
+    assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_client_is_hung_up_on() {
+    let front = Front::new().await;
+    let mut stream = front.stream();
+    stream.write_all(b"GET / HT").await.unwrap();
+    let started = tokio::time::Instant::now();
+    read_to_end(stream).await;
+    assert!(started.elapsed() <= Duration::from_secs(90));
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_carry_ids_and_answers_to_head_carry_no_body() {
+    let front = front_with_bucket().await;
+    let mut client = front.client().await;
+    let answer = client.get(&front.main, "/photos/none").await;
+    assert_eq!(
+        answer.element("RequestId").as_deref(),
+        Some(answer.header("x-amz-request-id"))
+    );
+    assert_eq!(
+        answer.element("HostId").as_deref(),
+        Some(answer.header("x-amz-id-2"))
+    );
+    assert_eq!(answer.header("content-type"), "application/xml");
+    assert_eq!(answer.header("date"), "Wed, 01 May 2024 00:00:00 GMT");
+    let answer = client.head(&front.main, "/photos/none").await;
+    assert_eq!((answer.status.as_u16(), answer.body.len()), (404, 0));
+    let verb = front.service.stats().verb(Some("GetObject"));
+    assert_eq!((verb.count.value(), verb.client_errors.value()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_presigned_url_works_until_it_ends() {
+    let front = front_with_bucket().await;
+    let mut client = front.client().await;
+    client.put(&front.main, "/photos/key", "hello").await;
+    let get = request(Method::GET, "/photos/key", "");
+    let get = signed(&front.main, get, Signed::Presigned(60), START_MS);
+    assert_eq!(client.send_as_is(get.clone()).await.body, "hello");
+    front.clock.advance(61_000);
+    let answer = client.send_as_is(get).await;
+    assert_eq!(answer.error(), (403, "AccessDenied".to_owned()));
+}

@@ -1,0 +1,7 @@
+//! The S3 front door as a whole, over streams in memory and in paused time.
+
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod connection;
+mod harness;
+mod objects;
