@@ -1,0 +1,335 @@
+//! The data file: blocks of 4 KiB, never overwritten in place while anybody can see them.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+
+use crate::codec::crc32c;
+use crate::error::Error;
+
+use super::allocator::{Allocator, ReadToken, full};
+use super::failure::{Poison, corrupt, io_error};
+use super::media::{FileName, Medium};
+use super::options::{LocalOptions, LocalStats, PlantedBug};
+use super::record::{BLOCK_BYTES, BLOCK_BYTES_U64, BlockRef};
+
+#[derive(Debug)]
+pub(super) struct Blocks {
+    medium: Arc<dyn Medium>,
+    allocator: Mutex<Allocator>,
+    cache: BlockCache,
+    /// Whether large data was written that no sync has covered. Small data lies in the log until a
+    /// checkpoint, so it does not count.
+    dirty: AtomicBool,
+    /// One sync at a time: the kernel tells only one of two callers that a write was lost.
+    sync: Mutex<()>,
+    capacity_bytes: Option<u64>,
+    /// Bytes that records take, as the last checkpoint knew, and of the memtables.
+    record_bytes: AtomicU64,
+    planted_bug: Option<PlantedBug>,
+}
+
+impl Blocks {
+    pub(super) fn new(
+        medium: &Arc<dyn Medium>,
+        options: &LocalOptions,
+        allocator: Allocator,
+    ) -> Self {
+        Self {
+            medium: Arc::clone(medium),
+            allocator: Mutex::new(allocator),
+            cache: BlockCache::new(options.cache_bytes / 2),
+            dirty: AtomicBool::new(false),
+            sync: Mutex::new(()),
+            capacity_bytes: options.capacity_bytes,
+            record_bytes: AtomicU64::new(0),
+            planted_bug: options.planted_bug,
+        }
+    }
+
+    fn allocator(&self) -> MutexGuard<'_, Allocator> {
+        self.allocator
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_record_bytes(&self, bytes: u64) {
+        self.record_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn used_bytes(&self) -> u64 {
+        let blocks = self.allocator().used_blocks();
+        blocks * BLOCK_BYTES_U64 + self.record_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn block_bytes(&self) -> u64 {
+        self.allocator().used_blocks() * BLOCK_BYTES_U64
+    }
+
+    /// Whether records of `bytes` more still fit the capacity.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        self.capacity_bytes
+            .is_none_or(|capacity| self.used_bytes() + bytes <= capacity)
+    }
+
+    /// Takes `count` blocks whose space is certain.
+    ///
+    /// # Errors
+    /// `NoSpace`, and nothing is taken.
+    pub(super) fn allocate(&self, count: u64) -> Result<Vec<(u64, u64)>, Error> {
+        let mut allocator = self.allocator();
+        if let Some(capacity) = self.capacity_bytes {
+            let used = allocator.used_blocks() * BLOCK_BYTES_U64;
+            let records = self.record_bytes.load(Ordering::Relaxed);
+            if used + records + count * BLOCK_BYTES_U64 > capacity {
+                return Err(full());
+            }
+        }
+        if let Some(runs) = allocator.allocate(count) {
+            return Ok(runs);
+        }
+        let missing = count - allocator.free_blocks();
+        let step = (allocator.end() / 8).clamp(GROWTH_BLOCKS_MIN, GROWTH_BLOCKS_MAX);
+        let mut grown = Err(full());
+        for more in [missing.max(step), missing] {
+            let end = allocator.end() + more;
+            match self.medium.allocate(FileName::Data, end * BLOCK_BYTES_U64) {
+                Ok(()) => {
+                    allocator.extend(end);
+                    grown = Ok(());
+                    break;
+                }
+                Err(e) => grown = Err(io_error("extending the data file", e)),
+            }
+        }
+        grown?;
+        allocator.allocate(count).ok_or_else(full)
+    }
+
+    /// Gives back blocks that no record ever named.
+    pub(super) fn release(&self, blocks: impl IntoIterator<Item = u64>) {
+        let mut allocator = self.allocator();
+        for block in blocks {
+            self.cache.remove(block);
+            allocator.release(block, 1);
+        }
+    }
+
+    /// Gives back blocks when no read of `token`'s time is left; see the allocator.
+    pub(super) fn release_after(&self, token: Arc<ReadToken>, blocks: Vec<u64>) {
+        for block in &blocks {
+            self.cache.remove(*block);
+        }
+        self.allocator().release_after(token, blocks);
+    }
+
+    /// Writes whole blocks to newly taken space.
+    ///
+    /// `small`: the log carries the contents too, so no sync is owed, and they are worth caching.
+    pub(super) fn write(
+        &self,
+        data: &[u8],
+        small: bool,
+        stats: &LocalStats,
+    ) -> Result<Vec<BlockRef>, Error> {
+        assert!(data.len().is_multiple_of(BLOCK_BYTES), "whole blocks");
+        let runs = self.allocate((data.len() / BLOCK_BYTES) as u64)?;
+        let mut refs = Vec::with_capacity(data.len() / BLOCK_BYTES);
+        let mut rest = data;
+        for (start, count) in &runs {
+            let bytes = usize::try_from(*count).expect("less than the data") * BLOCK_BYTES;
+            let (now, later) = rest.split_at(bytes);
+            rest = later;
+            let written = self
+                .medium
+                .write_at(FileName::Data, start * BLOCK_BYTES_U64, now);
+            if let Err(e) = written {
+                let blocks = runs.iter().flat_map(|(start, count)| *start..start + count);
+                self.release(blocks);
+                return Err(io_error("writing the data file", e));
+            }
+            for (block, content) in (*start..).zip(now.chunks_exact(BLOCK_BYTES)) {
+                refs.push(BlockRef {
+                    block,
+                    sum: crc32c(content),
+                });
+                if small {
+                    self.cache.insert(block, Bytes::copy_from_slice(content));
+                }
+            }
+        }
+        if !small {
+            self.dirty.store(true, Ordering::SeqCst);
+        }
+        stats.data_bytes_written.add(data.len() as u64);
+        Ok(refs)
+    }
+
+    /// Puts a small block from the log where it belongs.
+    pub(super) fn replay(medium: &dyn Medium, block: u64, data: &[u8]) -> Result<(), Error> {
+        medium
+            .write_at(FileName::Data, block * BLOCK_BYTES_U64, data)
+            .map_err(|e| io_error("writing the data file", e))
+    }
+
+    /// Makes large data stable if there is any that is not.
+    pub(super) fn sync_if_dirty(&self, poison: &Poison, stats: &LocalStats) -> Result<(), Error> {
+        // Asked under the lock: a sync under way may cover what is dirty, or may not.
+        let one = self.sync.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.dirty.load(Ordering::SeqCst)
+            || self.planted_bug == Some(PlantedBug::DataSyncSkipped)
+        {
+            return poison.check();
+        }
+        self.sync_locked(&one, poison, stats)
+    }
+
+    /// Makes all blocks stable.
+    pub(super) fn sync(&self, poison: &Poison, stats: &LocalStats) -> Result<(), Error> {
+        let one = self.sync.lock().unwrap_or_else(PoisonError::into_inner);
+        self.sync_locked(&one, poison, stats)
+    }
+
+    fn sync_locked(
+        &self,
+        _one: &MutexGuard<'_, ()>,
+        poison: &Poison,
+        stats: &LocalStats,
+    ) -> Result<(), Error> {
+        poison.check()?;
+        // Before the sync: what is written meanwhile is not covered by it.
+        self.dirty.store(false, Ordering::SeqCst);
+        stats.data_flushes.add(1);
+        self.medium.sync(FileName::Data).map_err(|e| {
+            let error = io_error("syncing the data file", e);
+            poison.set(&error);
+            error
+        })
+    }
+
+    /// Reads consecutive blocks and looks at their checksums. `None` if `cached_only` and one of
+    /// them is not in memory.
+    pub(super) fn read_run(
+        &self,
+        run: &[BlockRef],
+        cached_only: bool,
+        stats: &LocalStats,
+    ) -> Result<Option<Bytes>, Error> {
+        if let Some(found) = self.cache.run(run) {
+            return Ok(Some(found));
+        }
+        if cached_only {
+            return Ok(None);
+        }
+        let first = run.first().map_or(0, |first| first.block);
+        let mut bytes = BytesMut::zeroed(run.len() * BLOCK_BYTES);
+        self.medium
+            .read_at(FileName::Data, first * BLOCK_BYTES_U64, &mut bytes)
+            .map_err(|e| io_error(format!("reading block {first} of the data file"), e))?;
+        stats.data_bytes_read.add(bytes.len() as u64);
+        for (content, expected) in bytes.chunks_exact(BLOCK_BYTES).zip(run) {
+            if crc32c(content) != expected.sum
+                && self.planted_bug != Some(PlantedBug::BlockChecksumIgnored)
+            {
+                stats.corruptions.add(1);
+                return Err(corrupt(format!(
+                    "data: block {} does not match its checksum",
+                    expected.block
+                )));
+            }
+        }
+        let bytes = bytes.freeze();
+        if run.len() <= CACHED_RUN_BLOCKS_MAX {
+            for (index, expected) in run.iter().enumerate() {
+                let content = &bytes[index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES];
+                self.cache
+                    .insert(expected.block, Bytes::copy_from_slice(content));
+            }
+        }
+        Ok(Some(bytes))
+    }
+}
+
+/// Blocks in memory, by number, in shards. First in, first out, with a second chance.
+#[derive(Debug)]
+struct BlockCache {
+    shards: Vec<Mutex<Shard>>,
+    blocks_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    blocks: HashMap<u64, (Bytes, bool)>,
+    order: VecDeque<u64>,
+}
+
+impl BlockCache {
+    fn new(bytes: u64) -> Self {
+        let blocks = bytes / BLOCK_BYTES_U64 / SHARDS;
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            blocks_max: usize::try_from(blocks).unwrap_or(usize::MAX).max(1),
+        }
+    }
+
+    fn shard(&self, block: u64) -> MutexGuard<'_, Shard> {
+        let index = usize::try_from(block % SHARDS).expect("few shards");
+        self.shards[index]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn insert(&self, block: u64, content: Bytes) {
+        let mut shard = self.shard(block);
+        if shard.blocks.insert(block, (content, false)).is_none() {
+            shard.order.push_back(block);
+        }
+        while shard.blocks.len() > self.blocks_max || shard.order.len() > 2 * self.blocks_max {
+            let Some(oldest) = shard.order.pop_front() else {
+                break;
+            };
+            match shard.blocks.get_mut(&oldest) {
+                Some((_, used)) if *used => {
+                    *used = false;
+                    shard.order.push_back(oldest);
+                }
+                Some(_) => {
+                    shard.blocks.remove(&oldest);
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn remove(&self, block: u64) {
+        self.shard(block).blocks.remove(&block);
+    }
+
+    fn run(&self, run: &[BlockRef]) -> Option<Bytes> {
+        let piece = |block: &BlockRef| {
+            let mut shard = self.shard(block.block);
+            let (content, used) = shard.blocks.get_mut(&block.block)?;
+            *used = true;
+            Some(content.clone())
+        };
+        match run {
+            [one] => piece(one),
+            several if several.len() <= CACHED_RUN_BLOCKS_MAX => {
+                let mut bytes = BytesMut::with_capacity(several.len() * BLOCK_BYTES);
+                for block in several {
+                    bytes.extend_from_slice(&piece(block)?);
+                }
+                Some(bytes.freeze())
+            }
+            _ => None,
+        }
+    }
+}
+
+const SHARDS: u64 = 16;
+/// Longer runs are streams: caching them would only push out what is read again.
+const CACHED_RUN_BLOCKS_MAX: usize = 16;
+const GROWTH_BLOCKS_MIN: u64 = 64;
+const GROWTH_BLOCKS_MAX: u64 = 16 * 1024;

@@ -1,0 +1,426 @@
+//! The committer: one thread that turns waiting jobs into one log record and one sync.
+//!
+//! Order within a batch: guards and steps of each job over all before it, large data stable, the
+//! record into the log, the log stable, records published, answers. A batch of buffered jobs
+//! alone is published without the syncs; its record is written later, behind its data.
+
+use std::sync::{Arc, PoisonError};
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::error::{Error, ErrorKind};
+use crate::object::{Durability, ObjectId, Version};
+
+use super::change::{Change, Ground, is_shrinking};
+use super::core::{Core, Frozen};
+use super::log::{Delta, Log};
+use super::media::FileName;
+use super::memtable::{Memtable, View};
+use super::options::PlantedBug;
+use super::queue::{Answer, Batch, Control, Job, What};
+use super::record::parse_key;
+
+/// The thread's own state.
+#[derive(Debug)]
+pub(super) struct Committer {
+    core: Arc<Core>,
+    log: Log,
+    /// Upper half of versions: how often the store was opened.
+    open_counter: u64,
+    /// Lower half: changes since then.
+    changes: u64,
+    /// Blocks that records of the active generation no longer name.
+    freed: Vec<u64>,
+}
+
+/// A batch while it is worked out.
+#[derive(Debug, Default)]
+struct Work {
+    delta: Delta,
+    inline: Vec<(u64, Bytes)>,
+    freed: Vec<u64>,
+    taken: Vec<u64>,
+    /// Who is answered when the record is stable.
+    done: Vec<Done>,
+    /// Objects that appeared (`true`) or went.
+    counts: Vec<(Bytes, bool)>,
+    removed: Vec<ObjectId>,
+    /// Jobs that found no space and may find some behind a checkpoint.
+    starved: Vec<Job>,
+    durable: bool,
+}
+
+#[derive(Debug)]
+struct Done {
+    answer: Answer<Version>,
+    version: Version,
+    /// Held until the answer.
+    job: JobRest,
+}
+
+#[derive(Debug)]
+struct JobRest {
+    _permit: Option<crate::budget::Permit>,
+    _what: What,
+}
+
+impl Committer {
+    pub(super) fn new(core: Arc<Core>, log: Log, open_counter: u64) -> Self {
+        Self {
+            core,
+            log,
+            open_counter,
+            changes: 0,
+            freed: Vec::new(),
+        }
+    }
+
+    /// Works until the store ends.
+    pub(super) fn run(mut self) {
+        let core = Arc::clone(&self.core);
+        while let Some(batch) = core.queue.take() {
+            if self.work(batch) {
+                break;
+            }
+        }
+        core.queue.stop();
+        core.checkpoint.stop();
+    }
+
+    /// Gives `true` if the store was closed.
+    fn work(&mut self, batch: Batch) -> bool {
+        let began = Instant::now();
+        let mut flushes = Vec::new();
+        let mut checkpoints = Vec::new();
+        let mut close = None;
+        for control in batch.controls {
+            match control {
+                Control::Fence(victim, answer) => {
+                    self.core.sessions.fence(&victim);
+                    answer_with(answer, Ok(()));
+                }
+                Control::Barrier(answer) => answer_with(answer, Ok(())),
+                Control::Flush(answer) => flushes.push(answer),
+                Control::Checkpoint(answer) => checkpoints.push(answer),
+                Control::Close(answer) => close = Some(answer),
+            }
+        }
+        let starved = self.work_jobs(batch.jobs, !flushes.is_empty(), began);
+        let flushed = self.core.poison.check();
+        for answer in flushes {
+            answer_with(answer, flushed.as_ref().copied().map_err(copy_error));
+        }
+        if !starved.is_empty() || !checkpoints.is_empty() {
+            let made_room = self.checkpoint_and_wait();
+            for answer in checkpoints {
+                answer_with(answer, made_room.as_ref().copied().map_err(copy_error));
+            }
+        }
+        for mut job in starved {
+            job.retried = true;
+            self.work_jobs(vec![job], false, began);
+        }
+        self.rotate_if_full();
+        let Some(answer) = close else { return false };
+        let done = self.checkpoint_and_wait();
+        drop(answer.send(done.map(|()| self.log.last_sequence())));
+        true
+    }
+
+    /// Works out and commits jobs; gives back those that found no space.
+    fn work_jobs(&mut self, jobs: Vec<Job>, flush: bool, began: Instant) -> Vec<Job> {
+        let core = Arc::clone(&self.core);
+        let mut work = Work::default();
+        let view = core.view();
+        for job in jobs {
+            core.stats
+                .queue_time
+                .record(began.saturating_duration_since(job.queued));
+            self.work_out(job, &view, &mut work);
+        }
+        drop(view);
+        match self.commit(&mut work, flush) {
+            Ok(()) => {
+                self.publish(&mut work, began);
+                work.starved
+            }
+            Err(error) => {
+                if error.kind() == ErrorKind::NoSpace {
+                    // Not a byte was written: the log found no room for the record.
+                    core.blocks.release(std::mem::take(&mut work.taken));
+                } else {
+                    core.poison.set(&error);
+                }
+                for done in work.done {
+                    answer_with(done.answer, Err(copy_error(&error)));
+                }
+                work.starved
+            }
+        }
+    }
+
+    fn work_out(&mut self, mut job: Job, view: &View, work: &mut Work) {
+        let core = Arc::clone(&self.core);
+        let allowed = core
+            .sessions
+            .admit(&job.session)
+            .and_then(|()| core.poison.check())
+            .and_then(|()| in_time(job.deadline));
+        if let Err(error) = allowed {
+            return answer_with(job.answer, Err(error));
+        }
+        let ground = Ground {
+            blocks: &core.blocks,
+            stats: &core.stats,
+            view,
+            batch: &work.delta,
+            inline_bytes_max: u64::from(core.options.inline_bytes_max),
+        };
+        self.changes += 1;
+        let version = (self.open_counter << VERSION_BITS) + self.changes;
+        let mut change = match Change::begin(ground, &job.keys) {
+            Ok(change) => change,
+            Err(error) => return answer_with(job.answer, Err(error)),
+        };
+        let result = match &job.what {
+            What::Write { op, prepared } => {
+                if core.is_full() && !op.steps.iter().all(is_shrinking) {
+                    Err(super::allocator::full())
+                } else {
+                    change.run(op, &prepared.steps, version)
+                }
+            }
+            What::Lock(what) => core.locks.apply(&mut change, &job.keys, &job.session, what),
+        };
+        if let Err(error) = result {
+            change.undo();
+            if error.kind() == ErrorKind::NoSpace && !job.retried {
+                work.starved.push(job);
+            } else {
+                answer_with(job.answer, Err(error));
+            }
+            return;
+        }
+        let (existed, exists) = (change.existed, change.header.is_some());
+        work.freed.append(&mut change.freed);
+        work.taken.append(&mut change.taken);
+        work.inline.append(&mut change.inline);
+        let delta = std::mem::take(&mut change.delta);
+        if existed != exists {
+            work.counts.push((job.keys.header(), exists));
+        }
+        if existed && !exists {
+            work.removed.push(job.object.clone());
+        }
+        work.delta.extend(delta);
+        work.durable |= match &mut job.what {
+            What::Write { op, prepared } => {
+                work.taken.extend(taken_by(prepared));
+                prepared.adopt();
+                op.durability == Durability::Durable
+            }
+            What::Lock(_) => true,
+        };
+        work.done.push(Done {
+            answer: job.answer,
+            version: Version(version),
+            job: JobRest {
+                _permit: job.permit,
+                _what: job.what,
+            },
+        });
+    }
+
+    /// Brings the batch into the log, and makes it stable if somebody asked for that.
+    fn commit(&mut self, work: &mut Work, flush: bool) -> Result<(), Error> {
+        let core = Arc::clone(&self.core);
+        let stats = &core.stats;
+        if !work.delta.is_empty() {
+            if core.options.planted_bug == Some(PlantedBug::InlineDataNotLogged) {
+                work.inline.clear();
+            }
+            let mut record = self.log.encode(&work.delta, &work.inline)?;
+            let bytes = record.len() as u64;
+            if self.log.used_bytes() + bytes > core.options.log_bytes && !self.log.is_fresh() {
+                self.rotate()?;
+                record = self.log.encode(&work.delta, &work.inline)?;
+            }
+            match self.log.reserve(bytes) {
+                Err(error) if error.kind() == ErrorKind::NoSpace && !self.log.is_fresh() => {
+                    // The other log has its space already; removing works on a full disk.
+                    self.rotate()?;
+                    record = self.log.encode(&work.delta, &work.inline)?;
+                    self.log.reserve(bytes)?;
+                }
+                result => result?,
+            }
+            self.log.append(&record);
+            stats.batches.add(1);
+            stats.log_bytes.add(bytes);
+        }
+        if flush && core.options.planted_bug == Some(PlantedBug::FlushSkipped) {
+            return Ok(());
+        }
+        if work.durable || flush {
+            self.sync()?;
+        } else if self.log.pending_bytes() > PENDING_BYTES_MAX {
+            core.blocks.sync_if_dirty(&core.poison, stats)?;
+            self.log.write_out().map_err(no_longer_free)?;
+        }
+        Ok(())
+    }
+
+    /// Makes stable all that the log holds.
+    fn sync(&mut self) -> Result<(), Error> {
+        let core = Arc::clone(&self.core);
+        if self.log.is_synced() {
+            return Ok(());
+        }
+        core.blocks.sync_if_dirty(&core.poison, &core.stats)?;
+        if core.options.planted_bug == Some(PlantedBug::LogSyncSkipped) {
+            self.log.write_out()?;
+            self.log.pretend_synced();
+            return Ok(());
+        }
+        core.stats.log_flushes.add(1);
+        self.log.sync().map_err(no_longer_free)
+    }
+
+    fn publish(&mut self, work: &mut Work, began: Instant) {
+        let core = Arc::clone(&self.core);
+        if !work.delta.is_empty() {
+            let gate = core
+                .publishing
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            core.view().active.publish(std::mem::take(&mut work.delta));
+            drop(gate);
+            core.count_record_bytes();
+        }
+        for (key, appeared) in work.counts.drain(..) {
+            if let Ok(parsed) = parse_key(&key) {
+                core.count_object(parsed.pool, appeared);
+            }
+        }
+        if !work.removed.is_empty() {
+            let mut watches = core.watches();
+            for object in work.removed.drain(..) {
+                watches.remove(&object);
+            }
+        }
+        if core.options.planted_bug == Some(PlantedBug::BlockReusedEarly) {
+            core.blocks.release(work.freed.drain(..));
+        }
+        self.freed.append(&mut work.freed);
+        for done in work.done.drain(..) {
+            core.stats.writes.add(1);
+            answer_with(done.answer, Ok(done.version));
+            drop(done.job);
+            core.stats.service_time.record(began.elapsed());
+        }
+    }
+
+    /// Starts a checkpoint when the generation is large; waits for the one before only if this
+    /// one must not grow any more.
+    fn rotate_if_full(&mut self) {
+        let core = Arc::clone(&self.core);
+        if core.poison.is_set() {
+            return;
+        }
+        let table_bytes = core.view().active.bytes();
+        let freed_bytes = self.freed.len() as u64 * super::record::BLOCK_BYTES_U64;
+        let freed_max = (core.blocks.block_bytes() / 8).max(FREED_BYTES_MIN);
+        let is_due = table_bytes > core.options.memtable_bytes
+            || self.log.used_bytes() > core.options.log_bytes
+            || freed_bytes > freed_max;
+        let is_urgent = table_bytes > 2 * core.options.memtable_bytes;
+        if ((is_due && core.checkpoint.is_idle()) || is_urgent)
+            && let Err(error) = self.rotate()
+        {
+            core.poison.set(&error);
+        }
+    }
+
+    /// Freezes the generation and goes on in the other log.
+    fn rotate(&mut self) -> Result<(), Error> {
+        let core = Arc::clone(&self.core);
+        self.sync()?;
+        core.checkpoint.wait_idle();
+        core.poison.check()?;
+        let old_generation = self.log.generation();
+        self.log.rotate().map_err(no_longer_free)?;
+        if core.options.planted_bug == Some(PlantedBug::LogDroppedEarly) {
+            let file = FileName::Log(u8::from(old_generation % 2 == 1));
+            drop(core.medium.write_at(file, 0, &[0; 512]));
+        }
+        core.change_view(|view| View {
+            active: Arc::new(Memtable::default()),
+            frozen: Some(Arc::clone(&view.active)),
+            base: Arc::clone(&view.base),
+            token: Arc::clone(&view.token),
+        });
+        let table = core.view().frozen.as_ref().map(Arc::clone);
+        core.checkpoint.give(Frozen {
+            table: table.expect("just frozen"),
+            sequence: self.log.last_sequence(),
+            freed: std::mem::take(&mut self.freed),
+        });
+        Ok(())
+    }
+
+    fn checkpoint_and_wait(&mut self) -> Result<(), Error> {
+        let core = Arc::clone(&self.core);
+        core.poison.check()?;
+        if !core.view().active.is_empty() || !self.freed.is_empty() {
+            self.rotate().inspect_err(|error| core.poison.set(error))?;
+        }
+        core.checkpoint.wait_idle();
+        core.poison.check()
+    }
+}
+
+/// An answer that nobody waits for any more is nobody's loss.
+fn answer_with<T>(answer: Answer<T>, result: Result<T, Error>) {
+    drop(answer.send(result));
+}
+
+fn taken_by(prepared: &super::queue::PreparedBlocks) -> Vec<u64> {
+    let steps = prepared.steps.iter();
+    let blocks = steps.flat_map(|step| step.blocks.iter().map(|block| block.block));
+    blocks.collect()
+}
+
+fn in_time(deadline: Option<Instant>) -> Result<(), Error> {
+    match deadline {
+        Some(deadline) if deadline <= Instant::now() => {
+            Err(Error::new(ErrorKind::Unavailable, "starting in time"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn copy_error(error: &Error) -> Error {
+    let kind = if error.kind() == ErrorKind::NoSpace {
+        ErrorKind::NoSpace
+    } else {
+        ErrorKind::Unavailable
+    };
+    Error::new(kind, crate::error::chain(error))
+}
+
+/// A log without room after its space was reserved is no full store, but a broken promise of the
+/// medium: the record may be there in part.
+fn no_longer_free(error: Error) -> Error {
+    if error.kind() == ErrorKind::NoSpace {
+        return Error::new(ErrorKind::Unavailable, "writing the log").with_source(error);
+    }
+    error
+}
+
+/// The lower half of a version has room for 2^40 changes of one opening.
+const VERSION_BITS: u32 = 40;
+/// Buffered records that wait in memory.
+const PENDING_BYTES_MAX: usize = 1024 * 1024;
+/// Freed space below this never starts a checkpoint by itself.
+const FREED_BYTES_MIN: u64 = 64 * 1024 * 1024;

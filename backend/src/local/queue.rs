@@ -1,0 +1,195 @@
+//! The way to the committer: three classes of jobs, and requests that belong to no object.
+//!
+//! Bounded by the store's budget of bytes in flight, of which each job holds a share.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::budget::Permit;
+use crate::error::{Error, ErrorKind};
+use crate::object::{ObjectId, Priority, SessionId, Version, WriteOp};
+
+use super::blocks::Blocks;
+use super::core::Core;
+use super::extent::PreparedSteps;
+use super::lock::LockChange;
+use super::record::ObjectKeys;
+
+pub(super) type Answer<T> = oneshot::Sender<Result<T, Error>>;
+
+/// A change of one object on its way.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) session: SessionId,
+    pub(super) object: ObjectId,
+    pub(super) keys: ObjectKeys,
+    pub(super) what: What,
+    pub(super) priority: Priority,
+    pub(super) deadline: Option<Instant>,
+    pub(super) queued: Instant,
+    pub(super) answer: Answer<Version>,
+    pub(super) permit: Option<Permit>,
+    /// It found no space once, and the store made some.
+    pub(super) retried: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum What {
+    Write {
+        op: Box<WriteOp>,
+        prepared: PreparedBlocks,
+    },
+    Lock(LockChange),
+}
+
+/// Large data that lies in its blocks already. Given back unless a record comes to name it.
+#[derive(Debug)]
+pub(super) struct PreparedBlocks {
+    core: Arc<Core>,
+    pub(super) steps: PreparedSteps,
+}
+
+impl PreparedBlocks {
+    pub(super) fn new(core: &Arc<Core>) -> Self {
+        Self {
+            core: Arc::clone(core),
+            steps: PreparedSteps::new(),
+        }
+    }
+
+    /// The blocks have an owner now.
+    pub(super) fn adopt(&mut self) {
+        self.steps.clear();
+    }
+}
+
+impl Drop for PreparedBlocks {
+    fn drop(&mut self) {
+        let blocks: &Blocks = &self.core.blocks;
+        for step in &self.steps {
+            blocks.release(step.blocks.iter().map(|block| block.block));
+        }
+    }
+}
+
+/// A request to the committer that is no change of an object.
+#[derive(Debug)]
+pub(super) enum Control {
+    /// Everything published before is stable when it is answered.
+    Flush(Answer<()>),
+    /// No change of the session is published after the answer.
+    Fence(SessionId, Answer<()>),
+    /// No change that was being made is unpublished after the answer.
+    Barrier(Answer<()>),
+    /// Moves all records to the base, so that freed space can be used again.
+    Checkpoint(Answer<()>),
+    /// The same, and the committer ends.
+    Close(mpsc::SyncSender<Result<u64, Error>>),
+}
+
+/// What the committer takes in one go.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) jobs: Vec<Job>,
+    pub(super) controls: Vec<Control>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    filled: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By `Priority`.
+    classes: [VecDeque<Job>; 3],
+    controls: Vec<Control>,
+    /// Nothing is taken in any more.
+    closed: bool,
+    /// Nothing is worked off any more.
+    stopped: bool,
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn push(&self, job: Job) -> Result<(), Error> {
+        let mut state = self.state();
+        if state.closed {
+            return Err(closed());
+        }
+        let class = match job.priority {
+            Priority::Client => 0,
+            Priority::Forward => 1,
+            Priority::Background => 2,
+        };
+        state.classes[class].push_back(job);
+        self.filled.notify_one();
+        Ok(())
+    }
+
+    pub(super) fn control(&self, control: Control) -> Result<(), Error> {
+        let mut state = self.state();
+        if state.closed {
+            return Err(closed());
+        }
+        state.closed = matches!(control, Control::Close(_));
+        state.controls.push(control);
+        self.filled.notify_one();
+        Ok(())
+    }
+
+    /// Ends the committer at once. What waits is answered with `Unavailable`, as by a power cut.
+    pub(super) fn stop(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        state.stopped = true;
+        state.controls.clear();
+        state.classes = Default::default();
+        self.filled.notify_one();
+    }
+
+    /// Waits for work. `None` when stopped.
+    pub(super) fn take(&self) -> Option<Batch> {
+        let mut state = self.state();
+        loop {
+            if state.stopped {
+                return None;
+            }
+            let mut batch = Batch {
+                controls: std::mem::take(&mut state.controls),
+                jobs: Vec::new(),
+            };
+            // Each class has its share of a batch, so none starves; the rest goes by class.
+            for (class, share) in CLASS_SHARES.into_iter().enumerate() {
+                let count = share.min(state.classes[class].len());
+                batch.jobs.extend(state.classes[class].drain(..count));
+            }
+            for class in &mut state.classes {
+                let count = (BATCH_JOBS_MAX - batch.jobs.len()).min(class.len());
+                batch.jobs.extend(class.drain(..count));
+            }
+            if !batch.jobs.is_empty() || !batch.controls.is_empty() {
+                return Some(batch);
+            }
+            state = self
+                .filled
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Unavailable, "the store was closed")
+}
+
+/// More would make the first of a batch wait for the last without saving a sync.
+const BATCH_JOBS_MAX: usize = 256;
+const CLASS_SHARES: [usize; 3] = [192, 48, 16];

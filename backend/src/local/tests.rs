@@ -1,0 +1,243 @@
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::object::{
+    Guard, ListCursor, LockKind, LockName, LockRequest, ObjectId, ObjectName, Payload, Pool,
+    ReadOp, ReadResult, ReadStep, WriteOp, WriteStep, XattrName,
+};
+
+fn options() -> LocalOptions {
+    LocalOptions {
+        memtable_bytes: 64 * 1024,
+        log_bytes: 512 * 1024,
+        cache_bytes: 1024 * 1024,
+        reserve_bytes: 256 * 1024,
+        ..LocalOptions::default()
+    }
+}
+
+fn object(name: &str) -> ObjectId {
+    ObjectId::new(&Pool::new("pool", ""), ObjectName::new(name))
+}
+
+fn data(byte: u8, length: usize) -> Payload {
+    Payload::from(Bytes::from(vec![byte; length]))
+}
+
+async fn bytes_of(store: &Arc<dyn ObjectStore>, object: &ObjectId, length: u64) -> Vec<u8> {
+    let read = ReadOp::new([ReadStep::Extents { offset: 0, length }]);
+    let output = store.read(object, read).await.unwrap();
+    let ReadResult::Extents(extents) = &output.results[0] else {
+        panic!("asked for extents");
+    };
+    let mut bytes = Vec::new();
+    for extent in extents {
+        bytes.resize(usize::try_from(extent.offset).unwrap(), 0);
+        bytes.extend_from_slice(&extent.data);
+    }
+    bytes
+}
+
+async fn write(store: &Arc<dyn ObjectStore>, object: &ObjectId, step: WriteStep) {
+    store.write(object, WriteOp::new([step])).await.unwrap();
+}
+
+fn open(path: &Path) -> (Arc<LocalStore>, Arc<dyn ObjectStore>) {
+    let store = LocalStore::open(path, options()).unwrap();
+    let session = store.session("test");
+    (store, session)
+}
+
+#[tokio::test]
+async fn what_was_written_is_there_after_a_close_and_after_a_crash() {
+    let directory = tempfile::tempdir().unwrap();
+    let (small, large) = (object("small"), object("large"));
+    let (store, session) = open(directory.path());
+    write(&session, &small, WriteStep::Append { data: data(1, 100) }).await;
+    write(
+        &session,
+        &small,
+        WriteStep::Append {
+            data: data(2, 5_000),
+        },
+    )
+    .await;
+    let write_large = WriteStep::Write {
+        offset: 1_000,
+        data: data(3, 300_000),
+    };
+    write(&session, &large, write_large).await;
+    let entries = vec![(Bytes::from("k"), Bytes::from("v"))];
+    write(&session, &small, WriteStep::OmapSet { entries }).await;
+    let mut expected_small = vec![1; 100];
+    expected_small.extend([2; 5_000]);
+    let mut expected_large = vec![0; 1_000];
+    expected_large.extend([3; 300_000]);
+    assert_eq!(bytes_of(&session, &small, 1 << 20).await, expected_small);
+    assert_eq!(bytes_of(&session, &large, 1 << 20).await, expected_large);
+    drop((store, session));
+    let report = check(directory.path()).unwrap();
+    assert_eq!(report.problems, [""; 0]);
+    assert!(report.log_records > 0);
+    for round in 0..3 {
+        let (store, session) = open(directory.path());
+        assert_eq!(bytes_of(&session, &small, 1 << 20).await, expected_small);
+        assert_eq!(bytes_of(&session, &large, 1 << 20).await, expected_large);
+        let read = ReadOp::new([ReadStep::OmapGet {
+            keys: vec![Bytes::from("k"), Bytes::from("l")],
+        }]);
+        let output = session.read(&small, read).await.unwrap();
+        let values = vec![Some(Bytes::from("v")), None];
+        assert_eq!(output.results, [ReadResult::OmapValues(values)]);
+        if round == 1 {
+            store.close().unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_store_is_open_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, session) = open(directory.path());
+    let error = LocalStore::open(directory.path(), options()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    assert!(error.context().contains(&std::process::id().to_string()));
+    assert!(error.context().contains(directory.path().to_str().unwrap()));
+    drop((store, session));
+    open(directory.path());
+}
+
+#[tokio::test]
+async fn many_checkpoints_lose_nothing_and_space_comes_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, session) = open(directory.path());
+    let pool = Pool::new("pool", "");
+    for round in 0..40_u8 {
+        for index in 0..16 {
+            let target = object(&format!("o{index}"));
+            let step = WriteStep::Replace {
+                data: data(round, 10_000 + index),
+            };
+            write(&session, &target, step).await;
+        }
+    }
+    assert!(store.stats().checkpoints.value() > 3);
+    for index in 0..16 {
+        let target = object(&format!("o{index}"));
+        assert_eq!(
+            bytes_of(&session, &target, 1 << 20).await,
+            vec![39; 10_000 + index]
+        );
+    }
+    let page = session.list(&pool, ListCursor::start(), 100).await.unwrap();
+    assert_eq!(page.names.len(), 16);
+    for index in 0..16 {
+        write(&session, &object(&format!("o{index}")), WriteStep::Remove).await;
+    }
+    assert_eq!(session.usage(&pool).await.unwrap().object_count, 0);
+    store.close().unwrap();
+    drop((store, session));
+    assert_eq!(check(directory.path()).unwrap().problems, [""; 0]);
+    let (_store, session) = open(directory.path());
+    let usage = session.usage(&pool).await.unwrap();
+    assert_eq!((usage.object_count, usage.used_bytes), (0, 0));
+}
+
+#[tokio::test]
+async fn concurrent_durable_writes_share_their_syncs() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, session) = open(directory.path());
+    let before = store.stats().log_flushes.value();
+    let writes = (0..64).map(|index| {
+        let session = Arc::clone(&session);
+        tokio::spawn(async move {
+            let step = WriteStep::Write {
+                offset: 0,
+                data: data(7, 512),
+            };
+            write(&session, &object(&format!("o{index}")), step).await;
+        })
+    });
+    for write in writes.collect::<Vec<_>>() {
+        write.await.unwrap();
+    }
+    let flushes = store.stats().log_flushes.value() - before;
+    assert!(flushes < 20, "{flushes} syncs for 64 writes");
+}
+
+#[tokio::test]
+async fn locks_outlive_the_process_and_expire_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, session) = open(directory.path());
+    let target = object("o");
+    write(&session, &target, WriteStep::Create).await;
+    let request = |expiry| LockRequest {
+        name: LockName("lock"),
+        kind: LockKind::Exclusive,
+        cookie: Bytes::from("c"),
+        expiry,
+        renew: false,
+    };
+    let hour = Some(Duration::from_secs(3_600));
+    session.lock(&target, request(hour)).await.unwrap();
+    let owner = session.session();
+    drop((store, session));
+    let (_store, session) = open(directory.path());
+    assert_ne!(session.session(), owner);
+    assert!(!session.may_write(&owner).await.unwrap());
+    let holders = session
+        .lock_holders(&target, LockName("lock"))
+        .await
+        .unwrap();
+    assert_eq!(holders[0].session, owner);
+    let error = session.lock(&target, request(hour)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Locked);
+    let broken = session.lock_break(&target, LockName("lock"), holders[0].clone());
+    broken.await.unwrap();
+    session.lock(&target, request(hour)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_full_store_answers_no_space_and_removing_makes_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let capacity = LocalOptions {
+        capacity_bytes: Some(4 << 20),
+        ..options()
+    };
+    let store = LocalStore::open(directory.path(), capacity).unwrap();
+    let session = store.session("test");
+    for round in 0..3 {
+        let mut count = 0;
+        let error = loop {
+            let step = WriteStep::Write {
+                offset: 0,
+                data: data(round, 100_000),
+            };
+            let target = object(&format!("o{count}"));
+            match session.write(&target, WriteOp::new([step])).await {
+                Ok(_) => count += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+        assert!(count > 30, "only {count} objects in round {round}");
+        for index in 0..count {
+            let target = object(&format!("o{index}"));
+            assert_eq!(
+                bytes_of(&session, &target, 200_000).await,
+                vec![round; 100_000]
+            );
+            write(&session, &target, WriteStep::Remove).await;
+        }
+    }
+    let xattr = WriteStep::XattrSet {
+        name: XattrName::new("x"),
+        value: Bytes::from("1"),
+    };
+    let guarded = WriteOp::new([xattr]).guarded(Guard::Absent);
+    session.write(&object("last"), guarded).await.unwrap();
+}
