@@ -312,10 +312,8 @@ impl Batch {
                 self.shared.stats.batches.add(1);
                 self.shared.stats.changes.add(self.pending.len() as u64);
                 self.deliver(results);
-                if view.state.phase == Phase::Open {
-                    self.shared
-                        .consider_split(self.id, self.number, totals.rows);
-                }
+                self.shared
+                    .consider_split(self.id, self.number, &view.state, totals.rows);
                 Ok(Step::Done)
             }
             Err(error) => {

@@ -10,6 +10,7 @@ mod commit;
 mod data;
 mod entry;
 pub mod error;
+mod filling;
 mod handle;
 mod list;
 mod map;
@@ -26,7 +27,7 @@ mod split;
 mod tests;
 mod writer;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -125,8 +126,8 @@ struct Shared {
     writer: writer::Writer,
     queues: Mutex<HashMap<(BucketId, u64), commit::Queue>>,
     maps: Mutex<HashMap<BucketId, Arc<map::ShardMap>>>,
-    /// Shards being split by this node.
-    splitting: Mutex<HashSet<(BucketId, u64)>>,
+    /// Shards that are, or should be, split.
+    splitting: Mutex<HashMap<(BucketId, u64), split::SplitNote>>,
     failures: data::Failures,
     /// Set when a write may still happen that nobody waits for.
     uncertain: AtomicBool,

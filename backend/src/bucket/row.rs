@@ -197,6 +197,13 @@ pub(super) fn place(row: &[u8]) -> &[u8] {
     row.get(1..).unwrap_or_default()
 }
 
+/// The place from which on a shard holds the key of this row.
+pub(super) fn place_of_key(row: &[u8]) -> Bytes {
+    let body = place(row);
+    let length = body.iter().position(|byte| *byte == TERMINATOR);
+    Bytes::copy_from_slice(&body[..length.unwrap_or(body.len())])
+}
+
 fn keyed(kind: u8, key: &Key, suffix: &[u8]) -> Bytes {
     let mut row = row_start(kind, key);
     row.push(TERMINATOR);

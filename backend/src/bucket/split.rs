@@ -1,26 +1,537 @@
 //! Splitting a shard while it is in use.
+//!
+//! The parent goes from open to splitting: from then on every change is logged beside itself. Its
+//! rows are copied to two new shards, then what was logged meanwhile. When little is left, the
+//! parent is frozen, the rest copied, the map switched and the parent marked moved. Until the map
+//! is switched nothing leads to the new shards, so whoever finds that a split makes no progress
+//! gives its shards up in the map and starts anew with others; the map's version decides who won.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use tokio::time::Instant;
+
 use super::error::Error;
-use super::shard::ShardState;
-use super::{BucketId, Shared};
+use super::filling::Child;
+use super::map::{self, BucketState, Retired, ShardMap, encode_number, retired_row, shard_row};
+use super::row::{self, ENTRY, GARBAGE, KEYED, LOG, PART, RowRange, UPLOAD, kind_range};
+use super::shard::{Phase, ShardState, Split, View};
+use super::{BucketId, Shared, corrupt, may_pass, odd_answer, pause};
+use crate::codec::DecodeError;
+use crate::error::ErrorKind;
+use crate::object::{
+    Guard, ObjectId, OmapPage, Priority, ReadOp, ReadResult, ReadStep, WriteOp, WriteStep,
+};
+
+/// Rows copied at a time; with inline data they are a few MiB.
+const COPY_ROWS: u32 = 256;
+
+/// Logged changes that may be left when the parent is frozen.
+const FREEZE_ROWS_MAX: usize = 64;
+
+/// Rounds of catching up before the parent is frozen with whatever is left.
+const CATCH_UP_ROUNDS_MAX: u32 = 64;
+
+/// How often a step is tried that others or a bad link defeat.
+const TRIES_MAX: u32 = 50;
+
+/// A split that another node is busy with is left alone for so many times the takeover time.
+const PATIENCE_FACTOR: u32 = 10;
+
+/// What this node knows about splitting a shard.
+#[derive(Debug)]
+pub(super) enum SplitNote {
+    Running,
+    /// All rows belong to one key.
+    Indivisible {
+        rows: u64,
+    },
+    /// Another writer is at it since.
+    Elsewhere {
+        generation: u64,
+        since: Instant,
+    },
+}
+
+/// A split on its way.
+#[derive(Debug)]
+struct Splitter<'a> {
+    shared: &'a Arc<Shared>,
+    id: BucketId,
+    number: u64,
+    parent: ObjectId,
+    split: Split,
+    /// Where the log was read up to.
+    log_at: Bytes,
+}
 
 impl Shared {
-    /// Starts to split a shard that has grown to `rows`.
-    pub(super) fn consider_split(&self, id: BucketId, number: u64, rows: u64) {
-        let _unused = (id, number, rows);
+    /// Starts to split a shard that has grown, in the background.
+    pub(super) fn consider_split(
+        self: &Arc<Self>,
+        id: BucketId,
+        number: u64,
+        state: &ShardState,
+        rows: u64,
+    ) {
+        if rows < u64::from(self.options.shard_keys_max) / 5 * 4 {
+            return;
+        }
+        if !self.may_start_split(id, number, state, rows) {
+            return;
+        }
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Err(error) = shared.run_split(id, number).await {
+                tracing::debug!(%error, bucket = id.0, number, "a split ended early");
+            }
+        });
     }
 
-    /// Finishes a split that makes no progress.
+    /// Takes over a split that makes no progress while changes wait.
     pub(super) async fn help_split(
-        &self,
+        self: &Arc<Self>,
         id: BucketId,
         number: u64,
         state: &ShardState,
         waited: Duration,
     ) -> Result<(), Error> {
-        let _unused = (id, number, state, waited);
+        let Phase::Frozen(split) = &state.phase else {
+            return Ok(());
+        };
+        let own = split.writer == self.writer.number;
+        if !own && waited < self.takeover() {
+            return Ok(());
+        }
+        {
+            let mut notes = self.splitting.lock().expect(super::LOCK);
+            if matches!(notes.get(&(id, number)), Some(SplitNote::Running)) {
+                return Ok(());
+            }
+            notes.insert((id, number), SplitNote::Running);
+        }
+        self.run_split(id, number).await
+    }
+
+    /// Splits a shard whose note says `Running`, in whatever phase it is.
+    pub(super) async fn run_split(
+        self: &Arc<Self>,
+        id: BucketId,
+        number: u64,
+    ) -> Result<(), Error> {
+        let result = self.split_shard(id, number).await;
+        let mut notes = self.splitting.lock().expect(super::LOCK);
+        match &result {
+            Ok(Some(rows)) => {
+                notes.insert((id, number), SplitNote::Indivisible { rows: *rows });
+            }
+            Ok(None) | Err(_) => {
+                notes.remove(&(id, number));
+            }
+        }
+        result.map(drop)
+    }
+
+    fn takeover(&self) -> Duration {
+        Duration::from_millis(self.options.takeover_ms)
+    }
+
+    fn may_start_split(&self, id: BucketId, number: u64, state: &ShardState, rows: u64) -> bool {
+        let mut notes = self.splitting.lock().expect(super::LOCK);
+        let elsewhere = match &state.phase {
+            Phase::Splitting(split) => split.writer != self.writer.number,
+            Phase::Open | Phase::Frozen(_) | Phase::Moved | Phase::Filling => false,
+            Phase::Closing { .. } => return false,
+        };
+        let started = match notes.get(&(id, number)) {
+            Some(SplitNote::Running) => return false,
+            Some(SplitNote::Indivisible { rows: then }) => rows >= then.saturating_mul(2),
+            Some(SplitNote::Elsewhere { generation, since }) if elsewhere => {
+                let stalled = since.elapsed() > self.takeover() * PATIENCE_FACTOR;
+                *generation == state.generation && stalled
+            }
+            Some(SplitNote::Elsewhere { .. }) | None => !elsewhere,
+        };
+        let seen = matches!(
+            notes.get(&(id, number)),
+            Some(SplitNote::Elsewhere { generation, .. }) if *generation == state.generation
+        );
+        if started {
+            notes.insert((id, number), SplitNote::Running);
+        } else if elsewhere && !seen {
+            let note = SplitNote::Elsewhere {
+                generation: state.generation,
+                since: Instant::now(),
+            };
+            notes.insert((id, number), note);
+        }
+        started
+    }
+
+    /// `Some` number of rows if they all belong to one key.
+    async fn split_shard(
+        self: &Arc<Self>,
+        id: BucketId,
+        number: u64,
+    ) -> Result<Option<u64>, Error> {
+        let parent = self.shard_object(id, number);
+        let map = self.fresh_map(id).await?;
+        let view = self.read_view(&parent, []).await?;
+        let former = match &view.state.phase {
+            Phase::Open => None,
+            Phase::Splitting(split) | Phase::Frozen(split) => Some(split.clone()),
+            Phase::Moved | Phase::Filling | Phase::Closing { .. } => return Ok(None),
+        };
+        if map.shards.get(&view.state.start) != Some(&number) {
+            if let Some(split) = former {
+                self.finish_parent(&parent, &split).await?;
+            }
+            return Ok(None);
+        }
+        let at = match &former {
+            Some(split) => split.at.clone(),
+            None => match self.middle(&parent, &view.state).await? {
+                Some(at) => at,
+                None => return Ok(Some(view.state.totals.rows)),
+            },
+        };
+        let allocated = self.allocate(id, number, &view.state.start, at, former.as_ref());
+        let Some(split) = allocated.await? else {
+            return Ok(None);
+        };
+        let mut splitter = Splitter {
+            shared: self,
+            id,
+            number,
+            parent,
+            split,
+            log_at: kind_range(LOG).start,
+        };
+        splitter.run(&view.state.phase).await?;
+        Ok(None)
+    }
+
+    /// Takes two numbers for new shards and gives up those of a former attempt. `None`: the map
+    /// does not name the parent any more, or the bucket is being deleted.
+    async fn allocate(
+        &self,
+        id: BucketId,
+        number: u64,
+        start: &Bytes,
+        at: Bytes,
+        former: Option<&Split>,
+    ) -> Result<Option<Split>, Error> {
+        for round in 0..TRIES_MAX {
+            let map = self.fresh_map(id).await?;
+            if map.shards.get(start) != Some(&number) || map.state != BucketState::Open {
+                return Ok(None);
+            }
+            let split = Split {
+                at: at.clone(),
+                left: map.next,
+                right: map.next + 1,
+                writer: self.writer.number,
+            };
+            let fresh = Retired {
+                writer: self.writer.number,
+                given_up: false,
+            };
+            let mut entries = vec![
+                (Bytes::from_static(map::NEXT), encode_number(map.next + 2)),
+                (retired_row(split.left), fresh.encode()),
+                (retired_row(split.right), fresh.encode()),
+            ];
+            for old in former.iter().flat_map(|split| [split.left, split.right]) {
+                if let Some(retired) = map.retired.get(&old) {
+                    let retired = Retired {
+                        given_up: true,
+                        ..*retired
+                    };
+                    entries.push((retired_row(old), retired.encode()));
+                }
+            }
+            if self
+                .write_map(id, &map, [WriteStep::OmapSet { entries }])
+                .await?
+            {
+                return Ok(Some(split));
+            }
+            pause(round.min(4)).await;
+        }
+        Err(Error::Conflict)
+    }
+
+    /// Changes a map as of a version; `false` if somebody came first or nobody knows.
+    pub(super) async fn write_map(
+        &self,
+        id: BucketId,
+        map: &ShardMap,
+        steps: impl IntoIterator<Item = WriteStep>,
+    ) -> Result<bool, Error> {
+        let op = WriteOp::new(steps).guarded(Guard::VersionIs(map.version));
+        match self.write(&self.map_object(id), op).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::GuardFailed || may_pass(&error) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The place in the middle of a shard's rows; `None` if they all belong to one key.
+    async fn middle(&self, parent: &ObjectId, state: &ShardState) -> Result<Option<Bytes>, Error> {
+        let mut places = Vec::new();
+        for kind in [ENTRY, UPLOAD, PART, GARBAGE] {
+            let mut range = kind_range(kind);
+            loop {
+                let page = self.scan_shard(parent, &range, true, u32::MAX).await?;
+                for (row, _) in &page.entries {
+                    places.push(row::place_of_key(row));
+                }
+                match page.entries.last() {
+                    Some((last, _)) if page.more => range.start = [last, &[0][..]].concat().into(),
+                    _ => break,
+                }
+            }
+        }
+        places.sort_unstable();
+        let middle = places.get(places.len() / 2).cloned();
+        let first = places.first().cloned();
+        let chosen = if middle == first {
+            places
+                .into_iter()
+                .find(|place| Some(place) != first.as_ref())
+        } else {
+            middle
+        };
+        Ok(chosen.filter(|at| *at > state.start && state.covers(at)))
+    }
+
+    /// A page of a shard's rows, whatever the state of the shard.
+    pub(super) async fn scan_shard(
+        &self,
+        object: &ObjectId,
+        range: &RowRange,
+        keys_only: bool,
+        count_max: u32,
+    ) -> Result<OmapPage, Error> {
+        let op = ReadOp::new([ReadStep::OmapScan {
+            start: range.start.clone(),
+            end: Some(range.end.clone()),
+            keys_only,
+            count_max: count_max.min(self.scan_rows_max()),
+        }])
+        .with_priority(Priority::Background);
+        let output = self.read_retried(object, op).await?;
+        match output.results.into_iter().next() {
+            Some(ReadResult::OmapPage(page)) => Ok(page),
+            _ => Err(odd_answer(object).into()),
+        }
+    }
+
+    /// Marks a frozen shard moved, now that the map leads elsewhere.
+    async fn finish_parent(&self, parent: &ObjectId, split: &Split) -> Result<(), Error> {
+        for round in 0..TRIES_MAX {
+            let view = match self.read_view(parent, []).await {
+                Err(Error::Store(error)) if error.kind() == ErrorKind::NotFound => return Ok(()),
+                other => other?,
+            };
+            if view.state.phase != Phase::Frozen(split.clone()) {
+                return Ok(());
+            }
+            let state = ShardState {
+                totals: super::shard::Totals::default(),
+                ..view.state.with_phase(Phase::Moved)
+            };
+            let entries = vec![(Bytes::from_static(row::STATE), state.encode())];
+            let gone = KEYED.iter().chain(&[LOG]).map(|kind| {
+                let RowRange { start, end } = kind_range(*kind);
+                WriteStep::OmapRemoveRange { start, end }
+            });
+            let op = WriteOp::new(gone.chain([WriteStep::OmapSet { entries }]))
+                .guarded(Guard::VersionIs(view.version));
+            match self.write(parent, op).await {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::GuardFailed || may_pass(&error) => {
+                    pause(round.min(4)).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::Conflict)
+    }
+}
+
+impl Splitter<'_> {
+    /// `seen` is the phase in which the parent was when numbers were taken.
+    async fn run(&mut self, seen: &Phase) -> Result<(), Error> {
+        let Some(view) = self
+            .step_to(seen, Phase::Splitting(self.split.clone()))
+            .await?
+        else {
+            return Ok(());
+        };
+        let mut children = self.make_children(&view.state).await?;
+        self.copy(&mut children).await?;
+        for _round in 0..CATCH_UP_ROUNDS_MAX {
+            if self.catch_up(&mut children).await? < FREEZE_ROWS_MAX {
+                break;
+            }
+        }
+        let splitting = Phase::Splitting(self.split.clone());
+        let frozen_at = Instant::now();
+        let frozen = Phase::Frozen(self.split.clone());
+        let Some(view) = self.step_to(&splitting, frozen).await? else {
+            return Ok(());
+        };
+        while self.catch_up(&mut children).await? > 0 {}
+        let (left, right) = (children[0].totals(), children[1].totals());
+        if left.plus(&right) != view.state.totals {
+            return Err(corrupt(
+                &self.parent,
+                DecodeError::Field("the totals of a shard"),
+            ));
+        }
+        for child in &mut children {
+            child.open().await?;
+        }
+        if self.switch(&view.state).await? {
+            self.shared.finish_parent(&self.parent, &self.split).await?;
+            self.shared.stats.splits.add(1);
+            self.shared.stats.freezes.record(frozen_at.elapsed());
+        }
         Ok(())
+    }
+
+    /// Changes the parent's phase; `None` if another writer got hold of it.
+    async fn step_to(&self, from: &Phase, to: Phase) -> Result<Option<View>, Error> {
+        for round in 0..TRIES_MAX {
+            let view = self.shared.read_view(&self.parent, []).await?;
+            if view.state.phase == to {
+                return Ok(Some(view));
+            }
+            if view.state.phase != *from {
+                return Ok(None);
+            }
+            let shared = self.shared;
+            shared.set_phase(&self.parent, &view, to.clone()).await?;
+            if round > 8 {
+                pause(round / 8).await;
+            }
+        }
+        Err(Error::Conflict)
+    }
+
+    async fn make_children(&self, parent: &ShardState) -> Result<[Child; 2], Error> {
+        let split = &self.split;
+        let left = ShardState {
+            phase: Phase::Filling,
+            ..ShardState::open(parent.start.clone(), Some(split.at.clone()))
+        };
+        let right = ShardState {
+            phase: Phase::Filling,
+            ..ShardState::open(split.at.clone(), parent.end.clone())
+        };
+        let make = async |number, state| {
+            let object = self.shared.shard_object(self.id, number);
+            Child::make(self.shared, object, state).await
+        };
+        Ok([
+            make(split.left, left).await?,
+            make(split.right, right).await?,
+        ])
+    }
+
+    async fn copy(&self, children: &mut [Child; 2]) -> Result<(), Error> {
+        for kind in KEYED {
+            let mut range = kind_range(kind);
+            loop {
+                let page = self
+                    .shared
+                    .scan_shard(&self.parent, &range, false, COPY_ROWS)
+                    .await?;
+                let more = page.more;
+                if let Some((last, _)) = page.entries.last() {
+                    range.start = [last, &[0][..]].concat().into();
+                }
+                let rows = page.entries.into_iter();
+                let (left, right): (Vec<_>, Vec<_>) =
+                    rows.partition(|(row, _)| row::place(row) < self.split.at);
+                let [left_child, right_child] = children;
+                left_child.fill(left).await?;
+                right_child.fill(right).await?;
+                if !more {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies what the log names behind where it was read up to; says how many rows.
+    async fn catch_up(&mut self, children: &mut [Child; 2]) -> Result<usize, Error> {
+        let range = RowRange {
+            start: self.log_at.clone(),
+            end: kind_range(LOG).end,
+        };
+        let page = self
+            .shared
+            .scan_shard(&self.parent, &range, false, COPY_ROWS)
+            .await?;
+        let Some((last, _)) = page.entries.last() else {
+            return Ok(0);
+        };
+        let count = page.entries.len();
+        self.log_at = [last, &[0][..]].concat().into();
+        let rows: BTreeSet<Bytes> = page.entries.into_iter().map(|(_, row)| row).collect();
+        let keys: Vec<Bytes> = rows.into_iter().collect();
+        let now = self.shared.rows_of(&self.parent, &keys).await?;
+        let (left, right): (Vec<_>, Vec<_>) = keys
+            .into_iter()
+            .zip(now)
+            .partition(|(row, _)| row::place(row) < self.split.at);
+        let [left_child, right_child] = children;
+        left_child.update(left).await?;
+        right_child.update(right).await?;
+        Ok(count)
+    }
+
+    /// Leads the keys to the new shards; `false` if this split was given up.
+    async fn switch(&self, parent: &ShardState) -> Result<bool, Error> {
+        let split = &self.split;
+        for round in 0..TRIES_MAX {
+            let map = self.shared.fresh_map(self.id).await?;
+            let named = map.shards.get(&parent.start).copied();
+            if named == Some(split.left) || map.shards.values().any(|n| *n == split.right) {
+                return Ok(true);
+            }
+            let given_up = map.retired.get(&split.left).is_none_or(|old| old.given_up);
+            if named != Some(self.number) || given_up {
+                return Ok(false);
+            }
+            if map.state == BucketState::Open {
+                let old = Retired {
+                    writer: self.shared.writer.number,
+                    given_up: true,
+                };
+                let steps = [
+                    WriteStep::OmapRemove {
+                        keys: vec![retired_row(split.left), retired_row(split.right)],
+                    },
+                    WriteStep::OmapSet {
+                        entries: vec![
+                            (shard_row(&parent.start), encode_number(split.left)),
+                            (shard_row(&split.at), encode_number(split.right)),
+                            (retired_row(self.number), old.encode()),
+                        ],
+                    },
+                ];
+                if self.shared.write_map(self.id, &map, steps).await? {
+                    continue;
+                }
+            }
+            pause(round.min(4)).await;
+        }
+        Err(Error::Conflict)
     }
 }

@@ -208,3 +208,48 @@ async fn a_multipart_upload_becomes_an_object() {
         Err(Error::NoSuchUpload)
     ));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shards_split_under_writers_of_two_nodes() {
+    let cluster = MemoryCluster::new(MemoryOptions::default());
+    let small = BucketOptions {
+        shard_keys_max: 40,
+        ..options()
+    };
+    let nodes = [
+        node(&cluster, small.clone()).await,
+        node(&cluster, small).await,
+    ];
+    nodes[0].create(ID).await.unwrap();
+    let mut tasks = Vec::new();
+    for worker in 0..8 {
+        let bucket = nodes[worker % 2].bucket(ID).await.unwrap();
+        tasks.push(tokio::spawn(async move {
+            for index in 0..60 {
+                let text = format!("{:03}/{worker}", (index * 37) % 61);
+                let data = bytes(index * 4);
+                put(&bucket, &text, data.clone()).await.unwrap();
+                let object = bucket.get(&key(&text), None).await.unwrap();
+                let size = data.len() as u64;
+                assert_eq!(read(&object, 0..size).await.unwrap(), data);
+                if index % 5 == 0 {
+                    bucket
+                        .delete(&key(&text), None, &Precondition::default())
+                        .await
+                        .unwrap();
+                }
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    for node in &nodes {
+        let bucket = node.bucket(ID).await.unwrap();
+        let page = bucket.list(&everything()).await.unwrap();
+        assert_eq!(page.items.len(), 8 * 48);
+        assert_eq!(bucket.usage().await.unwrap().object_count, 8 * 48);
+    }
+    let splits: u64 = nodes.iter().map(|node| node.stats().splits.value()).sum();
+    assert!(splits > 10, "{splits} splits");
+}
