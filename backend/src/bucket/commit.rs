@@ -213,8 +213,12 @@ impl Batch {
     /// One round of reading, deciding and writing. An error ends the batch.
     async fn attempt(&mut self) -> Result<Step, Error> {
         let Some(mut view) = self.read().await? else {
-            self.reroute_all();
-            return Ok(Step::Done);
+            if self.unknown.is_empty() {
+                self.reroute_all();
+                return Ok(Step::Done);
+            }
+            let context = "a change's shard is gone, and whether it happened";
+            return Err(StoreError::new(ErrorKind::Unavailable, context).into());
         };
         if let Some(step) = self.settle(&view)? {
             return Ok(step);

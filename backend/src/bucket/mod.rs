@@ -3,8 +3,6 @@
 //! `docs/bucket-format.md` says what lies where and what must hold. [`Buckets`] is one node's
 //! share in all buckets of a store, [`Bucket`] one of them.
 
-#![expect(dead_code, reason = "reclaim and splits come next")]
-
 mod change;
 mod commit;
 mod data;
@@ -16,6 +14,7 @@ mod list;
 mod map;
 mod multipart;
 mod object;
+mod orphan;
 mod reclaim;
 pub mod record;
 mod removal;
@@ -135,6 +134,8 @@ struct Shared {
     closed: tokio::sync::RwLock<bool>,
     /// Tells the batches of this writer apart.
     next_batch: AtomicU64,
+    /// What is left of the present round of reclaim.
+    round: tokio::sync::Mutex<reclaim::Round>,
     stats: BucketStats,
     random: SystemRandom,
 }
@@ -178,6 +179,7 @@ impl Buckets {
             uncertain: AtomicBool::new(false),
             closed: tokio::sync::RwLock::new(false),
             next_batch: AtomicU64::new(1),
+            round: tokio::sync::Mutex::default(),
             stats: BucketStats::default(),
             random: SystemRandom::new(),
         });

@@ -1,13 +1,486 @@
-//! Background work.
+//! Background work, one bounded step at a time: a round goes over this node's failures, all
+//! buckets and their shards, and all writers.
 
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use super::change::Change;
+use super::entry::{Garbage, GarbageWhat, Part, Remains};
 use super::error::Error;
-use super::{ReclaimOutcome, Shared};
+use super::map::{self, BUCKET_LISTS, BucketState, ShardMap, buckets_object};
+use super::record::{Key, UploadId};
+use super::row::{self, DataId, GARBAGE, PART, REMAINS, RowRange, kind_range};
+use super::shard::Phase;
+use super::split::SplitNote;
+use super::writer::WriterRecord;
+use super::{BucketId, ReclaimOutcome, Shared, corrupt};
+use crate::error::{Error as StoreError, ErrorKind};
+use crate::object::{ObjectId, OmapPage, WriteOp, WriteStep};
+
+/// Rows that one step looks at.
+const ROWS_PER_STEP: u32 = 64;
+
+/// What is left of a round; the next step takes the first.
+#[derive(Debug, Default)]
+pub(super) struct Round(VecDeque<Task>);
+
+#[derive(Debug)]
+pub(super) enum Task {
+    /// Data of this node that was never linked.
+    Failures,
+    /// A page of a part of the list of buckets.
+    List {
+        list: u64,
+        start: Bytes,
+    },
+    Bucket {
+        id: BucketId,
+    },
+    /// Rows of a kind in a shard, from `start` on.
+    Shard {
+        id: BucketId,
+        number: u64,
+        kind: u8,
+        start: Bytes,
+    },
+    /// A shard that no key leads to.
+    Retired {
+        id: BucketId,
+        number: u64,
+    },
+    /// What is left of a deleted bucket.
+    Gone {
+        id: BucketId,
+    },
+    /// A page of the writers.
+    Writers {
+        start: Bytes,
+    },
+    /// Data ids of a writer that ended.
+    Writer {
+        number: u64,
+        record: WriterRecord,
+    },
+}
 
 impl Shared {
-    pub(super) async fn reclaim_step(&self) -> Result<ReclaimOutcome, Error> {
+    pub(super) async fn reclaim_step(self: &Arc<Self>) -> Result<ReclaimOutcome, Error> {
+        let mut round = self.round.lock().await;
+        if round.0.is_empty() {
+            round.0.push_back(Task::Failures);
+            round.0.extend((0..BUCKET_LISTS).map(|list| Task::List {
+                list,
+                start: Bytes::new(),
+            }));
+            round.0.push_back(Task::Writers {
+                start: Bytes::new(),
+            });
+        }
+        let task = round.0.pop_front().expect("a round has tasks");
+        let mut more = Vec::new();
+        let result = self.reclaim_task(task, &mut more).await;
+        for task in more.into_iter().rev() {
+            round.0.push_front(task);
+        }
         Ok(ReclaimOutcome {
-            removed: 0,
-            round_ended: true,
+            removed: result?,
+            round_ended: round.0.is_empty(),
         })
     }
+
+    /// Does a task and says how many objects it removed; `more` comes next.
+    async fn reclaim_task(
+        self: &Arc<Self>,
+        task: Task,
+        more: &mut Vec<Task>,
+    ) -> Result<u64, Error> {
+        match task {
+            Task::Failures => self.reclaim_failure(more).await,
+            Task::List { list, start } => self.reclaim_list(list, start, more).await,
+            Task::Bucket { id } => self.reclaim_bucket(id, more).await,
+            Task::Shard {
+                id,
+                number,
+                kind,
+                start,
+            } => self.reclaim_shard(id, number, kind, start, more).await,
+            Task::Retired { id, number } => self.reclaim_retired(id, number).await,
+            Task::Gone { id } => self.reclaim_gone(id).await,
+            Task::Writers { start } => self.reclaim_writers(start, more).await,
+            Task::Writer { number, record } => self.reclaim_writer(number, record, more).await,
+        }
+    }
+
+    async fn reclaim_failure(&self, more: &mut Vec<Task>) -> Result<u64, Error> {
+        let Some(failure) = self.failures.take_due(self.now_ms()) else {
+            return Ok(0);
+        };
+        more.push(Task::Failures);
+        match self.remove_span(&failure.span).await {
+            Ok(removed) => Ok(removed),
+            Err(error) => {
+                self.failures.push(super::data::Failure {
+                    due_ms: self.now_ms().saturating_add(1),
+                    ..failure
+                });
+                Err(error.into())
+            }
+        }
+    }
+
+    async fn reclaim_list(
+        &self,
+        list: u64,
+        start: Bytes,
+        more: &mut Vec<Task>,
+    ) -> Result<u64, Error> {
+        let object = buckets_object(&self.meta, list);
+        let end = Bytes::from_static(&[0xff; 9]);
+        let Some(page) = self.page(&object, RowRange { start, end }).await? else {
+            return Ok(0);
+        };
+        for (row, _) in &page.entries {
+            let number = <[u8; 8]>::try_from(row.as_ref());
+            let number = number.map_err(|error| corrupt(&object, error))?;
+            let id = BucketId(u64::from_be_bytes(number));
+            more.push(Task::Bucket { id });
+        }
+        if let Some(start) = next_start(&page) {
+            more.push(Task::List { list, start });
+        }
+        Ok(0)
+    }
+
+    async fn reclaim_bucket(&self, id: BucketId, more: &mut Vec<Task>) -> Result<u64, Error> {
+        let map = match self.fresh_map_any(id).await {
+            // Being made, or never made to its end.
+            Err(Error::NoSuchBucket) => return Ok(0),
+            other => other?,
+        };
+        for number in map.shards.values() {
+            more.push(Task::Shard {
+                id,
+                number: *number,
+                kind: REMAINS,
+                start: kind_range(REMAINS).start,
+            });
+        }
+        for number in map.retired.keys() {
+            more.push(Task::Retired {
+                id,
+                number: *number,
+            });
+        }
+        if map.state == BucketState::Deleted {
+            more.push(Task::Gone { id });
+        }
+        Ok(0)
+    }
+
+    async fn reclaim_shard(
+        self: &Arc<Self>,
+        id: BucketId,
+        number: u64,
+        kind: u8,
+        start: Bytes,
+        more: &mut Vec<Task>,
+    ) -> Result<u64, Error> {
+        let object = self.shard_object(id, number);
+        let end = kind_range(kind).end;
+        let Some(page) = self.page(&object, RowRange { start, end }).await? else {
+            return Ok(0);
+        };
+        let mut removed = 0;
+        for (row, value) in &page.entries {
+            removed += match kind {
+                REMAINS => self.reclaim_upload(id, &object, row, value).await?,
+                _ => self.reclaim_garbage(id, &object, row, value).await?,
+            };
+        }
+        match next_start(&page) {
+            Some(start) => more.push(Task::Shard {
+                id,
+                number,
+                kind,
+                start,
+            }),
+            // Garbage comes after all part rows that may name the same data.
+            None if kind == REMAINS => more.push(Task::Shard {
+                id,
+                number,
+                kind: GARBAGE,
+                start: kind_range(GARBAGE).start,
+            }),
+            None => self.reclaim_split(id, number).await?,
+        }
+        Ok(removed)
+    }
+
+    /// A step's worth of rows; `None` if the object is gone.
+    pub(super) async fn page(
+        &self,
+        object: &ObjectId,
+        range: RowRange,
+    ) -> Result<Option<OmapPage>, Error> {
+        match self.scan_shard(object, &range, false, ROWS_PER_STEP).await {
+            Ok(page) => Ok(Some(page)),
+            Err(Error::Store(error)) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the parts of an ended upload that its object does not use.
+    async fn reclaim_upload(
+        self: &Arc<Self>,
+        id: BucketId,
+        object: &ObjectId,
+        remains_row: &Bytes,
+        value: &Bytes,
+    ) -> Result<u64, Error> {
+        let (key, upload) = row::decode_keyed(remains_row)
+            .and_then(|(key, suffix)| Some((key, row::upload_of(suffix)?)))
+            .ok_or_else(|| odd_row(object))?;
+        let remains = Remains::decode(value).map_err(|e| corrupt(object, e))?;
+        let kept = self.kept_parts(id, &key, upload, &remains).await?;
+        let mut removed = 0;
+        loop {
+            let range = row::parts_after(&key, upload, 0);
+            let Some(page) = self.page(object, range).await? else {
+                return Ok(removed);
+            };
+            let mut rows = Vec::with_capacity(page.entries.len() + 1);
+            for (row, value) in page.entries {
+                let part = Part::decode(&value).map_err(|e| corrupt(object, e))?;
+                if !kept.contains(&part.span.data) {
+                    removed += self.remove_span(&part.span).await?;
+                }
+                rows.push(row);
+            }
+            if !page.more {
+                rows.push(remains_row.clone());
+            }
+            self.collect(id, object, &key, rows).await?;
+            if !page.more {
+                return Ok(removed);
+            }
+        }
+    }
+
+    /// The data that an ended upload's object took over.
+    async fn kept_parts(
+        &self,
+        id: BucketId,
+        key: &Key,
+        upload: UploadId,
+        remains: &Remains,
+    ) -> Result<HashSet<DataId>, Error> {
+        let Some(table) = &remains.kept else {
+            return Ok(HashSet::new());
+        };
+        match self.load_table(table).await {
+            Ok(parts) => Ok(parts.iter().map(|part| part.span.data).collect()),
+            Err(Error::Store(error)) if error.kind() == ErrorKind::Corrupt => {
+                // A table goes after all parts in it, and only when the object has gone.
+                match self.find_entry(id, key, None).await {
+                    Ok(entry) if entry.record.completed_upload == Some(upload) => Err(error.into()),
+                    Ok(_) | Err(Error::NoSuchKey | Error::NoSuchBucket) => Ok(HashSet::new()),
+                    Err(error) => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes unlinked data whose grace is over.
+    async fn reclaim_garbage(
+        self: &Arc<Self>,
+        id: BucketId,
+        object: &ObjectId,
+        row: &Bytes,
+        value: &Bytes,
+    ) -> Result<u64, Error> {
+        let garbage = Garbage::decode(value).map_err(|e| corrupt(object, e))?;
+        let due_ms = garbage.unlinked_ms.saturating_add(self.options.grace_ms);
+        if due_ms > self.now_ms() {
+            return Ok(0);
+        }
+        let (key, _) = row::decode_keyed(row).ok_or_else(|| odd_row(object))?;
+        let mut removed = 0;
+        match garbage.what {
+            GarbageWhat::Spans(spans) => {
+                for span in spans.iter().filter(|span| span.size > 0) {
+                    removed += self.remove_span(span).await?;
+                }
+            }
+            GarbageWhat::Table(table) => {
+                if let Some(bytes) = self.read_span_if_there(&table).await? {
+                    let parts = super::entry::decode_table(&bytes);
+                    for part in parts.map_err(|e| corrupt(object, e))? {
+                        if part.span.size > 0 {
+                            removed += self.remove_span(&part.span).await?;
+                        }
+                    }
+                }
+                removed += self.remove_span(&table).await?;
+            }
+        }
+        self.collect(id, object, &key, vec![row.clone()]).await?;
+        Ok(removed)
+    }
+
+    /// A table, or `None` if an earlier step removed it.
+    async fn read_span_if_there(&self, span: &super::entry::Span) -> Result<Option<Bytes>, Error> {
+        match self.read_span(span).await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                let first = self.data_object(span.data, 0);
+                let there = self.object_exists(&first).await?;
+                // The head goes last: what lacks another piece was being removed.
+                let partly = there && span.size <= u64::from(span.object_bytes);
+                if partly { Err(error.into()) } else { Ok(None) }
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes rows away that were dealt with.
+    async fn collect(
+        self: &Arc<Self>,
+        id: BucketId,
+        object: &ObjectId,
+        key: &Key,
+        rows: Vec<Bytes>,
+    ) -> Result<(), Error> {
+        let change = Change::Collect { rows: rows.clone() };
+        match self.change(id, key, change, None).await {
+            Ok(_) => Ok(()),
+            // Nobody else changes the shards of a deleted bucket.
+            Err(Error::NoSuchBucket) => {
+                let op = WriteOp::new([WriteStep::OmapRemove { keys: rows }]);
+                match self.write_settled(object, op).await {
+                    Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+                    _ => Ok(()),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Finishes a split whose writer has ended, or gave up.
+    async fn reclaim_split(self: &Arc<Self>, id: BucketId, number: u64) -> Result<(), Error> {
+        let view = self.read_view(&self.shard_object(id, number), []).await?;
+        let (Phase::Splitting(split) | Phase::Frozen(split)) = &view.state.phase else {
+            return Ok(());
+        };
+        if !self.has_writer_ended(split.writer).await? && split.writer != self.writer.number {
+            return Ok(());
+        }
+        {
+            let mut notes = self.splitting.lock().expect(super::LOCK);
+            if matches!(notes.get(&(id, number)), Some(SplitNote::Running)) {
+                return Ok(());
+            }
+            notes.insert((id, number), SplitNote::Running);
+        }
+        self.run_split(id, number).await
+    }
+
+    async fn reclaim_retired(&self, id: BucketId, number: u64) -> Result<u64, Error> {
+        let map = self.fresh_map_any(id).await?;
+        let Some(retired) = map.retired.get(&number) else {
+            return Ok(0);
+        };
+        let own = retired.writer == self.writer.number;
+        let ended = if own {
+            let notes = self.splitting.lock().expect(super::LOCK);
+            let running = |((bucket, _), note): (&(BucketId, u64), &SplitNote)| {
+                *bucket == id && matches!(note, SplitNote::Running)
+            };
+            !notes.iter().any(running) && !self.uncertain.load(Ordering::SeqCst)
+        } else {
+            self.has_writer_ended(retired.writer).await?
+        };
+        if !retired.given_up {
+            if ended {
+                let given_up = map::Retired {
+                    given_up: true,
+                    ..*retired
+                };
+                let entries = vec![(map::retired_row(number), given_up.encode())];
+                self.write_map(id, &map, [WriteStep::OmapSet { entries }])
+                    .await?;
+            }
+            return Ok(0);
+        }
+        let object = self.shard_object(id, number);
+        match self.read_view(&object, []).await {
+            // The split that moved it has not got so far.
+            Ok(view) if matches!(view.state.phase, Phase::Frozen(_)) => {
+                if let Phase::Frozen(split) = &view.state.phase {
+                    self.finish_parent(&object, split).await?;
+                }
+                return Ok(0);
+            }
+            Ok(_) => {}
+            Err(Error::Store(error)) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let removed = self.remove_object(object).await?;
+        if ended {
+            // Whoever made it makes it no more, so its number can be forgotten.
+            let keys = vec![map::retired_row(number)];
+            self.write_map(id, &map, [WriteStep::OmapRemove { keys }])
+                .await?;
+        }
+        Ok(removed)
+    }
+
+    /// Removes a deleted bucket once no row of it names data.
+    async fn reclaim_gone(&self, id: BucketId) -> Result<u64, Error> {
+        let map = match self.fresh_map_any(id).await {
+            Err(Error::NoSuchBucket) => return Ok(0),
+            other => other?,
+        };
+        if map.state != BucketState::Deleted || self.has_data_rows(id, &map).await? {
+            return Ok(0);
+        }
+        let mut removed = 0;
+        for number in map.shards.values().chain(map.retired.keys()) {
+            removed += self.remove_object(self.shard_object(id, *number)).await?;
+        }
+        removed += self.remove_object(self.map_object(id)).await?;
+        let op = WriteOp::new([WriteStep::OmapRemove {
+            keys: vec![map::bucket_row(id)],
+        }]);
+        let list = buckets_object(&self.meta, id.0 % BUCKET_LISTS);
+        self.write_settled(&list, op).await?;
+        Ok(removed)
+    }
+
+    async fn has_data_rows(&self, id: BucketId, map: &ShardMap) -> Result<bool, Error> {
+        for number in map.shards.values() {
+            let object = self.shard_object(id, *number);
+            for kind in [PART, GARBAGE, REMAINS] {
+                let page = self.page(&object, kind_range(kind)).await?;
+                if page.is_some_and(|page| !page.entries.is_empty()) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Where the next page of rows starts.
+pub(super) fn next_start(page: &OmapPage) -> Option<Bytes> {
+    let (last, _) = page.entries.last().filter(|_| page.more)?;
+    Some([last, &[0][..]].concat().into())
+}
+
+fn odd_row(object: &ObjectId) -> StoreError {
+    let context = format!("a row of {object} has no key");
+    StoreError::new(ErrorKind::Corrupt, context)
 }

@@ -165,10 +165,6 @@ pub(super) fn parts_after(key: &Key, upload: UploadId, after: u16) -> RowRange {
     }
 }
 
-pub(super) fn part_number_of(suffix: &[u8]) -> Option<u16> {
-    Some(u16::from_be_bytes(suffix.get(16..)?.try_into().ok()?))
-}
-
 pub(super) fn garbage(key: &Key, data: DataId) -> Bytes {
     let mut suffix = [0; 16];
     suffix[..8].copy_from_slice(&data.writer.to_be_bytes());

@@ -264,11 +264,6 @@ impl View {
         self.edit(row, None, true);
     }
 
-    /// Removes a row that was read, if it is there.
-    pub(super) fn remove_if_read(&mut self, row: Bytes) {
-        self.edit(row, None, false);
-    }
-
     /// An object of `bytes` came or went.
     pub(super) fn count_object(&mut self, came: bool, bytes: u64) {
         let bytes = i64::try_from(bytes).expect("an object is at most 5 TiB");

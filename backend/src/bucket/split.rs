@@ -330,7 +330,11 @@ impl Shared {
     }
 
     /// Marks a frozen shard moved, now that the map leads elsewhere.
-    async fn finish_parent(&self, parent: &ObjectId, split: &Split) -> Result<(), Error> {
+    pub(super) async fn finish_parent(
+        &self,
+        parent: &ObjectId,
+        split: &Split,
+    ) -> Result<(), Error> {
         for round in 0..TRIES_MAX {
             let view = match self.read_view(parent, []).await {
                 Err(Error::Store(error)) if error.kind() == ErrorKind::NotFound => return Ok(()),

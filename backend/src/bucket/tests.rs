@@ -253,3 +253,89 @@ async fn shards_split_under_writers_of_two_nodes() {
     let splits: u64 = nodes.iter().map(|node| node.stats().splits.value()).sum();
     assert!(splits > 10, "{splits} splits");
 }
+
+/// Runs reclaim until a round finds nothing more.
+async fn reclaim_all(node: &Buckets) {
+    let mut quiet = 0;
+    for _step in 0..10_000 {
+        let outcome = node.reclaim_step().await.unwrap();
+        if outcome.removed > 0 {
+            quiet = 0;
+        }
+        if outcome.round_ended {
+            quiet += 1;
+        }
+        if quiet == 3 {
+            return;
+        }
+    }
+    panic!("reclaim finds no end");
+}
+
+/// Names of all objects in a pool.
+async fn objects(cluster: &MemoryCluster, pool: &str) -> Vec<String> {
+    let store = cluster.session("lister");
+    let pool = Pool::new(pool, "");
+    let mut names = Vec::new();
+    let mut cursor = crate::object::ListCursor::start();
+    loop {
+        let page = store.list(&pool, cursor, 100).await.unwrap();
+        names.extend(page.names.iter().map(ToString::to_string));
+        match page.next {
+            Some(next) => cursor = next,
+            None => break,
+        }
+    }
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn nothing_stays_behind() {
+    let cluster = MemoryCluster::new(MemoryOptions::default());
+    let node = node(&cluster, options()).await;
+    node.create(ID).await.unwrap();
+    let bucket = node.bucket(ID).await.unwrap();
+    put(&bucket, "a", bytes(5_000)).await.unwrap();
+    put(&bucket, "a", bytes(6_000)).await.unwrap();
+    put(&bucket, "b", bytes(3_000)).await.unwrap();
+    let mut dropped = bucket.put(key("c"));
+    dropped.write(bytes(5_000)).await.unwrap();
+    drop(dropped);
+    let upload = bucket
+        .upload_begin(key("m"), about(""), None)
+        .await
+        .unwrap();
+    for number in [1, 1, 2, 3] {
+        let mut part = bucket.put_part(key("m"), upload.upload, number);
+        part.write(bytes(2_000)).await.unwrap();
+        part.finish("e".to_owned(), None).await.unwrap();
+    }
+    let parts = bucket
+        .upload_parts(&key("m"), upload.upload, 0, 2)
+        .await
+        .unwrap();
+    assert!(parts.1);
+    let none = Precondition::default();
+    bucket
+        .upload_complete(&key("m"), upload.upload, &parts.0, about("m"), &none)
+        .await
+        .unwrap();
+    reclaim_all(&node).await;
+    // 6,000 bytes, 3,000 bytes and two parts of 2,000 bytes.
+    assert_eq!(objects(&cluster, "data").await.len(), 6 + 3 + 2 + 2);
+    let object = bucket.get(&key("m"), None).await.unwrap();
+    assert_eq!(read(&object, 0..4_000).await.unwrap().len(), 4_000);
+    for text in ["a", "b", "m"] {
+        bucket.delete(&key(text), None, &none).await.unwrap();
+    }
+    node.delete(ID).await.unwrap();
+    reclaim_all(&node).await;
+    assert_eq!(objects(&cluster, "data").await, Vec::<String>::new());
+    let left = objects(&cluster, "meta").await;
+    assert!(
+        left.iter()
+            .all(|name| name.starts_with("bucket.list.") || name == "bucket.writers"),
+        "{left:?}"
+    );
+}
