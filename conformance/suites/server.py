@@ -5,6 +5,7 @@ or ends by itself, fails the suite with the end of its log.
 """
 
 import http.client
+import json
 import os
 import shutil
 import signal
@@ -37,6 +38,16 @@ class Endpoint:
     @property
     def transport(self) -> str:
         return self.url.split(":")[0]
+
+
+@dataclass(frozen=True)
+class User:
+    """A user of the server, as its owner elements name it."""
+
+    id: str
+    display_name: str
+    access_key: str
+    secret_key: str
 
 
 def free_port() -> int:
@@ -79,6 +90,10 @@ class Server:
         return {}
 
     def endpoints(self) -> list[Endpoint]:
+        raise NotImplementedError
+
+    def user(self, name: str, display_name: str) -> User:
+        """Makes a further user with a key."""
         raise NotImplementedError
 
     def start(self) -> None:
@@ -198,17 +213,32 @@ class SeaweedFs(Server):
         self.program = install.venv("peers") / "weed"
         self.port = free_port()
         (self.directory / "data").mkdir()
-        (self.directory / "s3.json").write_text(
-            '{"identities": [{"name": "root", "actions": ["Admin", "Read", "Write", "List", "Tagging"],'
-            f' "credentials": [{{"accessKey": "{ACCESS_KEY}", "secretKey": "{SECRET_KEY}"}}]}}]}}'
-        )
+        self.users = []
+        self.identities = self.directory / "s3.json"
+        self.add("root", "root", ACCESS_KEY, SECRET_KEY)
+        self.spare = [User(f"user{n}", f"User {n}", f"SPAREKEY{n:012}", f"secret{n:034}") for n in range(8)]
+        for user in self.spare:
+            self.add(user.id, user.display_name, user.access_key, user.secret_key)
+
+    def add(self, name: str, display_name: str, access_key: str, secret_key: str) -> None:
+        self.users.append({
+            "name": name, "account": {"id": name, "displayName": display_name},
+            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+            "credentials": [{"accessKey": access_key, "secretKey": secret_key}],
+        })
+        accounts = [user["account"] for user in self.users]
+        self.identities.write_text(json.dumps({"identities": self.users, "accounts": accounts}))
+
+    def user(self, name: str, display_name: str) -> User:
+        """One of those made before the start, when the file is read; under its own name."""
+        return self.spare.pop()
 
     def command(self) -> list:
         ports = [f"-{part}.port={free_port()}" for part in ("master", "volume", "filer")]
         ports += [f"-{part}.port.grpc={free_port()}" for part in ("master", "volume", "filer", "s3")]
         return [
             self.program, "server", f"-dir={self.directory}/data", "-ip=127.0.0.1", "-s3",
-            f"-s3.port={self.port}", "-s3.port.iceberg=0", f"-s3.config={self.directory}/s3.json",
+            f"-s3.port={self.port}", "-s3.port.iceberg=0", f"-s3.config={self.identities}",
             "-volume.max=2000", "-master.volumeSizeLimitMB=64", *ports,
         ]
 
