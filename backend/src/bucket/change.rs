@@ -40,11 +40,18 @@ pub(super) enum Change {
         checksum: Option<Checksum>,
         span: Span,
     },
-    SetTags {
+    SetLabel {
         version: Option<VersionId>,
-        tags: Vec<(String, String)>,
+        label: Label,
     },
     UploadBegin(Box<UploadRecord>),
+}
+
+/// What may change of an object without its data.
+#[derive(Clone, Debug)]
+pub(super) enum Label {
+    Acl(String),
+    Tags(Vec<(String, String)>),
 }
 
 /// The data of an object.
@@ -79,7 +86,7 @@ pub(super) enum Answer {
     Repeated(Box<ObjectRecord>),
     /// The parts changed since the table was made.
     Stale,
-    Tagged(VersionId),
+    Labelled(VersionId),
     Upload(Box<UploadRecord>),
 }
 
@@ -112,7 +119,7 @@ impl Change {
             Self::Complete(completion) => {
                 vec![newest(key), get(row::upload(key, completion.upload))]
             }
-            Self::Delete { version, .. } | Self::SetTags { version, .. } => match version {
+            Self::Delete { version, .. } | Self::SetLabel { version, .. } => match version {
                 Some(VersionId::Numbered(sequence)) => vec![get(row::entry(key, *sequence))],
                 None | Some(VersionId::Null) => vec![newest(key)],
             },
@@ -137,7 +144,7 @@ impl Change {
             | Self::Delete { .. }
             | Self::Put { .. }
             | Self::PutPart { .. }
-            | Self::SetTags { .. }
+            | Self::SetLabel { .. }
             | Self::UploadBegin(_) => 2_048,
         }
     }
@@ -151,7 +158,7 @@ impl Change {
             | Self::Delete { .. }
             | Self::Put { .. }
             | Self::PutPart { .. }
-            | Self::SetTags { .. }
+            | Self::SetLabel { .. }
             | Self::UploadBegin(_) => 6,
         }
     }
@@ -190,7 +197,7 @@ impl Change {
                 precondition,
             } => put(key, about, content, precondition, view, now_ms),
             Self::PutPart { upload, .. } => self.put_part(key, *upload, view, now_ms),
-            Self::SetTags { version, tags } => set_tags(key, *version, tags, view),
+            Self::SetLabel { version, label } => set_label(key, *version, label, view),
             Self::UploadBegin(record) => {
                 let upload = Upload {
                     record: (**record).clone(),
@@ -402,10 +409,10 @@ fn delete(
     }))
 }
 
-fn set_tags(
+fn set_label(
     key: &Key,
     version: Option<VersionId>,
-    tags: &[(String, String)],
+    label: &Label,
     view: &mut View,
 ) -> Result<Answer, Refusal> {
     let missing = match version {
@@ -414,9 +421,13 @@ fn set_tags(
     };
     let found = find(key, version, view)?.filter(|entry| !entry.record.delete_marker);
     let mut entry = found.ok_or(missing)?;
-    entry.record.about.tags = tags.to_vec();
+    let about = &mut entry.record.about;
+    match label {
+        Label::Acl(acl) => about.acl.clone_from(acl),
+        Label::Tags(tags) => about.tags.clone_from(tags),
+    }
     view.set(row::entry(key, entry.record.sequence), entry.encode());
-    Ok(Answer::Tagged(entry.record.version))
+    Ok(Answer::Labelled(entry.record.version))
 }
 
 /// Takes a version away; its data becomes garbage in the same step.

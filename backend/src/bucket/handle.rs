@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::change::{Answer, Change, find, inline_data};
+use super::change::{Answer, Change, Label, find, inline_data};
 use super::entry::{Entry, Location};
 use super::error::Error;
 use super::multipart::{Completing, PartWriter};
@@ -85,9 +85,33 @@ impl Bucket {
         version: Option<VersionId>,
         tags: Vec<(String, String)>,
     ) -> Result<VersionId, Error> {
-        let change = Change::SetTags { version, tags };
-        let Answer::Tagged(version) = self.shared.change(self.id, key, change, None).await? else {
-            unreachable!("tagging answers with a version")
+        self.set_label(key, version, Label::Tags(tags)).await
+    }
+
+    /// Replaces the access control list of an object and says of which version.
+    ///
+    /// # Errors
+    /// As [`Bucket::head`].
+    pub async fn set_acl(
+        &self,
+        key: &Key,
+        version: Option<VersionId>,
+        acl: &str,
+    ) -> Result<VersionId, Error> {
+        self.set_label(key, version, Label::Acl(acl.to_owned()))
+            .await
+    }
+
+    async fn set_label(
+        &self,
+        key: &Key,
+        version: Option<VersionId>,
+        label: Label,
+    ) -> Result<VersionId, Error> {
+        let change = Change::SetLabel { version, label };
+        let Answer::Labelled(version) = self.shared.change(self.id, key, change, None).await?
+        else {
+            unreachable!("a label answers with a version")
         };
         Ok(version)
     }

@@ -182,7 +182,7 @@ impl Shared {
                 Answer::Deleted(_)
                 | Answer::Done
                 | Answer::Part(_)
-                | Answer::Tagged(_)
+                | Answer::Labelled(_)
                 | Answer::Upload(_) => unreachable!("a completion answers with an object"),
             }
         }

@@ -22,9 +22,8 @@ pub(crate) async fn bucket(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
 pub(crate) async fn object(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
     let record = cx.head_object().await?;
     let acl = asked(cx, &record.about.owner).await?;
-    if acl.stored() != record.about.acl {
-        return Err(S3Error::not_implemented("PutObjectAcl with another list"));
-    }
+    let version = cx.version()?;
+    cx.bucket().set_acl(cx.key(), version, acl.stored()).await?;
     Ok(Reply::empty(StatusCode::OK))
 }
 

@@ -336,6 +336,13 @@ async fn others_may_do_what_a_canned_list_grants() {
     let answer = client.get(&front.main, "/photos?acl").await;
     assert!(answer.body.windows(8).any(|window| window == b"AllUsers"));
     assert_eq!(answer.element("ID"), Some(front.main.id.clone()));
+    let own = with(
+        request(Method::PUT, "/photos/own?acl", ""),
+        &[("x-amz-acl", "authenticated-read")],
+    );
+    assert_eq!(client.send(&front.main, own).await.status, 200);
+    assert_eq!(client.get(&front.alt, "/photos/own").await.body, "own");
+    assert_eq!(client.get(&nobody, "/photos/own").await.error(), denied);
     let other = with(
         request(Method::GET, "/photos/own", ""),
         &[("x-amz-expected-bucket-owner", "somebody")],
