@@ -76,7 +76,7 @@ pub struct Service {
     pub(crate) stats: Arc<Stats>,
     pub(crate) budget: Budget,
     pub(crate) gate: Gate,
-    verifier: Verifier,
+    pub(crate) verifier: Verifier,
     ids: RequestIds,
 }
 

@@ -175,7 +175,9 @@ fn describe(
         .header("x-amz-checksum-mode")
         .is_some_and(|mode| mode.eq_ignore_ascii_case("ENABLED"));
     if let Some(checksum) = selection.checksum.as_ref().filter(|_| wants_checksum) {
-        about::set_checksum(&mut reply, checksum, record.part_count);
+        // The checksum of one part is no composite, whatever the object's is.
+        let part_count = selection.part_count.map_or(record.part_count, |_| 0);
+        about::set_checksum(&mut reply, checksum, part_count);
     }
     Ok(reply)
 }

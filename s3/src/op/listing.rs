@@ -22,17 +22,7 @@ impl Selection {
     /// # Errors
     /// `InvalidArgument`.
     pub(crate) fn parse(query: &Query) -> Result<Self, S3Error> {
-        let encoded = match query.first("encoding-type") {
-            None | Some("") => false,
-            Some("url") => true,
-            Some(other) => {
-                return Err(S3Error::invalid_argument(
-                    "encoding-type",
-                    other,
-                    "Invalid Encoding Method specified in Request",
-                ));
-            }
-        };
+        let encoded = encoded_keys(query)?;
         let delimiter = query.first("delimiter").filter(|text| !text.is_empty());
         Ok(Self {
             prefix: query.first("prefix").unwrap_or_default().to_owned(),
@@ -97,6 +87,22 @@ impl Selection {
                 writer.close("Contents");
             }
         }
+    }
+}
+
+/// Whether keys shall be answered in percent encoding.
+///
+/// # Errors
+/// `InvalidArgument` for another encoding.
+pub(crate) fn encoded_keys(query: &Query) -> Result<bool, S3Error> {
+    match query.first("encoding-type") {
+        None | Some("") => Ok(false),
+        Some("url") => Ok(true),
+        Some(other) => Err(S3Error::invalid_argument(
+            "encoding-type",
+            other,
+            "Invalid Encoding Method specified in Request",
+        )),
     }
 }
 

@@ -4,25 +4,38 @@
 //! found to be allowed ([`access`]), and headers that ask for what is not built were refused. No
 //! byte of the body was read: an error up to here costs the client nothing.
 
+mod abort_multipart_upload;
 mod about;
 mod access;
 mod acl;
+mod bucket_tagging;
+mod complete_multipart_upload;
 mod copy_object;
 mod create_bucket;
+mod create_multipart_upload;
 mod delete_bucket;
 mod delete_object;
+mod delete_objects;
 mod get_acl;
 mod get_bucket_location;
 mod get_object;
+mod get_object_attributes;
 mod head_bucket;
 mod list_buckets;
+mod list_multipart_uploads;
 mod list_object_versions;
 mod list_objects;
 mod list_objects_v2;
+mod list_parts;
 mod listing;
+mod multipart;
+mod object_tagging;
+mod post_object;
 mod put_acl;
 mod put_object;
 mod unset;
+mod upload_part;
+mod upload_part_copy;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,7 +162,6 @@ impl<'a> Context<'a> {
 
     /// Whether the asker owns the bucket, or is the user with the id `owner`: who may see and end
     /// what that user has begun.
-    #[allow(dead_code, reason = "for verbs that are still to come")]
     pub(crate) fn may_manage(&self, owner: &str) -> bool {
         access::is_user(&self.identity, &self.record().owner)
             || access::is_user(&self.identity, owner)
@@ -228,11 +240,27 @@ impl<'a> Context<'a> {
     /// # Panics
     /// If the body was taken before.
     pub(crate) async fn document(&mut self) -> Result<Bytes, S3Error> {
+        self.reserve_document().await?;
+        self.take_body().document(XML_BYTES_MAX).await
+    }
+
+    /// As [`Context::document`] where headers with checksums speak of an object.
+    ///
+    /// # Errors
+    /// As [`Context::document`].
+    ///
+    /// # Panics
+    /// As [`Context::document`].
+    pub(crate) async fn document_about_object(&mut self) -> Result<Bytes, S3Error> {
+        self.reserve_document().await?;
+        self.take_body().document_about_object(XML_BYTES_MAX).await
+    }
+
+    async fn reserve_document(&mut self) -> Result<(), S3Error> {
         let length = self
             .header("content-length")
             .and_then(|text| text.parse().ok());
-        self.reserve(length.unwrap_or(XML_BYTES_MAX as u64)).await?;
-        self.take_body().document(XML_BYTES_MAX).await
+        self.reserve(length.unwrap_or(XML_BYTES_MAX as u64)).await
     }
 
     /// The bytes of the body as they come. Waits for bytes in flight.
@@ -242,7 +270,6 @@ impl<'a> Context<'a> {
     ///
     /// # Panics
     /// If the body was taken before.
-    #[allow(dead_code, reason = "for verbs that are still to come")]
     pub(crate) async fn raw_body(&mut self) -> Result<RawBody<'a>, S3Error> {
         self.reserve(u64::MAX).await?;
         Ok(self.take_body().raw())
@@ -308,40 +335,40 @@ pub(crate) async fn dispatch(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
 
 async fn run(action: Action, cx: &mut Context<'_>) -> Result<Reply, S3Error> {
     match action {
+        Action::AbortMultipartUpload => abort_multipart_upload::run(cx).await,
+        Action::CompleteMultipartUpload => complete_multipart_upload::run(cx).await,
         Action::CopyObject => copy_object::run(cx).await,
         Action::CreateBucket => create_bucket::run(cx).await,
+        Action::CreateMultipartUpload => create_multipart_upload::run(cx).await,
         Action::DeleteBucket => delete_bucket::run(cx).await,
+        Action::DeleteBucketTagging => bucket_tagging::delete(cx).await,
         Action::DeleteObject => delete_object::run(cx).await,
+        Action::DeleteObjectTagging => object_tagging::delete(cx).await,
+        Action::DeleteObjects => delete_objects::run(cx).await,
         Action::GetBucketAcl => get_acl::bucket(cx).await,
         Action::GetBucketLocation => get_bucket_location::run(cx).await,
+        Action::GetBucketTagging => bucket_tagging::get(cx).await,
         Action::GetObject => get_object::run(cx).await,
         Action::GetObjectAcl => get_acl::object(cx).await,
+        Action::GetObjectAttributes => get_object_attributes::run(cx).await,
+        Action::GetObjectTagging => object_tagging::get(cx).await,
         Action::HeadBucket => head_bucket::run(cx).await,
         Action::HeadObject => get_object::head(cx).await,
         Action::ListBuckets => list_buckets::run(cx).await,
+        Action::ListMultipartUploads => list_multipart_uploads::run(cx).await,
         Action::ListObjectVersions => list_object_versions::run(cx).await,
         Action::ListObjects => list_objects::run(cx).await,
         Action::ListObjectsV2 => list_objects_v2::run(cx).await,
+        Action::ListParts => list_parts::run(cx).await,
+        Action::PostObject => post_object::run(cx).await,
         Action::PutBucketAcl => put_acl::bucket(cx).await,
+        Action::PutBucketTagging => bucket_tagging::put(cx).await,
         Action::PutObject => put_object::run(cx).await,
         Action::PutObjectAcl => put_acl::object(cx).await,
+        Action::PutObjectTagging => object_tagging::put(cx).await,
         Action::Unset(unset) => unset::run(cx, unset).await,
-        Action::AbortMultipartUpload
-        | Action::CompleteMultipartUpload
-        | Action::CreateMultipartUpload
-        | Action::DeleteBucketTagging
-        | Action::DeleteObjectTagging
-        | Action::DeleteObjects
-        | Action::GetBucketTagging
-        | Action::GetObjectAttributes
-        | Action::GetObjectTagging
-        | Action::ListMultipartUploads
-        | Action::ListParts
-        | Action::PostObject
-        | Action::PutBucketTagging
-        | Action::PutObjectTagging
-        | Action::UploadPart
-        | Action::UploadPartCopy => Err(S3Error::not_implemented(cx.request.name)),
+        Action::UploadPart => upload_part::run(cx).await,
+        Action::UploadPartCopy => upload_part_copy::run(cx).await,
     }
 }
 

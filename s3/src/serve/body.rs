@@ -66,21 +66,21 @@ impl<'a> RequestBody<'a> {
         self,
         algorithm: Option<ChecksumAlgorithm>,
     ) -> Result<DataIn<'a>, S3Error> {
-        let decoder = BodyDecoder::new(self.headers, self.payload, algorithm)?;
-        Ok(DataIn {
-            source: RawBody {
-                incoming: self.incoming,
-                received: self.received,
-            },
+        let decoder = BodyDecoder::new(self.headers, self.payload.clone(), algorithm)?;
+        Ok(self.with(decoder))
+    }
+
+    fn with(self, decoder: BodyDecoder) -> DataIn<'a> {
+        DataIn {
+            source: self.raw(),
             decoder,
             ready: VecDeque::new(),
             scratch: Vec::new(),
             ended: false,
-        })
+        }
     }
 
     /// The bytes as they come, for bodies with a form of their own.
-    #[allow(dead_code, reason = "for verbs that are still to come")]
     pub(crate) fn raw(self) -> RawBody<'a> {
         RawBody {
             incoming: self.incoming,
@@ -94,15 +94,32 @@ impl<'a> RequestBody<'a> {
     /// # Errors
     /// `MaxMessageLengthExceeded` beyond `size_max` bytes, and whatever is wrong with the body.
     pub(crate) async fn document(self, size_max: usize) -> Result<Bytes, S3Error> {
+        self.read_document(size_max, |headers, payload| {
+            BodyDecoder::new(headers, payload, None)
+        })
+        .await
+    }
+
+    /// As [`RequestBody::document`] where headers with checksums speak of an object.
+    ///
+    /// # Errors
+    /// As [`RequestBody::document`].
+    pub(crate) async fn document_about_object(self, size_max: usize) -> Result<Bytes, S3Error> {
+        self.read_document(size_max, BodyDecoder::without_checksums)
+            .await
+    }
+
+    async fn read_document(
+        self,
+        size_max: usize,
+        decoder: fn(&HeaderMap, Payload) -> Result<BodyDecoder, S3Error>,
+    ) -> Result<Bytes, S3Error> {
         let mut headers = self.headers.clone();
         if !headers.contains_key(CONTENT_LENGTH) && !headers.contains_key(TRANSFER_ENCODING) {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
         }
-        let body = RequestBody {
-            headers: &headers,
-            ..self
-        };
-        let mut data = body.decode(None)?;
+        let decoder = decoder(&headers, self.payload.clone())?;
+        let mut data = self.with(decoder);
         let mut document = BytesMut::new();
         while let Some(piece) = data.next().await? {
             if document.len() + piece.len() > size_max {
@@ -116,6 +133,11 @@ impl<'a> RequestBody<'a> {
 }
 
 impl DataIn<'_> {
+    /// The algorithm of the checksum that the client states.
+    pub(crate) fn stated_algorithm(&self) -> Option<ChecksumAlgorithm> {
+        self.decoder.stated_algorithm()
+    }
+
     /// Bytes of data to come if the client said so.
     pub(crate) fn size_hint(&self) -> Option<u64> {
         self.decoder.size_hint()

@@ -81,12 +81,29 @@ impl BodyDecoder {
         payload: Payload,
         algorithm: Option<ChecksumAlgorithm>,
     ) -> Result<Self, S3Error> {
+        let stated = stated_checksum(headers, &announced_trailers(headers), &payload)?;
+        Self::build(headers, payload, algorithm, stated)
+    }
+
+    /// For a body whose `x-amz-checksum-*` headers speak of an object and not of the body itself:
+    /// CompleteMultipartUpload.
+    ///
+    /// # Errors
+    /// As [`BodyDecoder::new`].
+    pub fn without_checksums(headers: &HeaderMap, payload: Payload) -> Result<Self, S3Error> {
+        Self::build(headers, payload, None, None)
+    }
+
+    fn build(
+        headers: &HeaderMap,
+        payload: Payload,
+        algorithm: Option<ChecksumAlgorithm>,
+        stated: Option<Stated>,
+    ) -> Result<Self, S3Error> {
         let size_stated = stated_size(headers, matches!(payload, Payload::Chunked { .. }))?;
         if let Some(size) = size_stated.filter(|size| *size > PART_BYTES_MAX) {
             return Err(too_large(size));
         }
-        let announced = announced_trailers(headers);
-        let stated = stated_checksum(headers, &announced, &payload)?;
         let (chunked, sha256) = match payload {
             Payload::Unsigned => (None, None),
             Payload::Sha256(stated) => {
@@ -94,7 +111,7 @@ impl BodyDecoder {
                 (None, Some(Sha256Check { context, stated }))
             }
             Payload::Chunked { signer, trailer } => {
-                let names = trailer.then_some(announced);
+                let names = trailer.then(|| announced_trailers(headers));
                 (Some(Decoder::new(signer, names)), None)
             }
         };

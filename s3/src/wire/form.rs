@@ -5,20 +5,18 @@
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::header::{from_bytes, to_bytes};
 use crate::error::{Code, S3Error};
 use crate::limits::{FORM_FIELDS_BYTES_MAX, FORM_FIELDS_MAX, FORM_HEADER_BYTES_MAX};
 
 /// Characters of a boundary (RFC 2046, section 5.1.1).
 const BOUNDARY_CHARS_MAX: usize = 70;
 
-/// The fields before the file, and what the file's own part says.
+/// The fields before the file, and the file's own name.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct FormFields {
     fields: Vec<(String, String)>,
     /// The name of the file at the client, without directories.
     pub file_name: Option<String>,
-    pub file_content_type: Option<String>,
 }
 
 impl FormFields {
@@ -221,7 +219,6 @@ impl FormDecoder {
         self.count(block.len())?;
         if part.name.eq_ignore_ascii_case("file") {
             self.fields.file_name = part.file_name.as_deref().map(base_name);
-            self.fields.file_content_type = part.content_type;
             self.state = State::File;
         } else {
             self.state = State::Field(part.name);
@@ -282,7 +279,6 @@ impl FormDecoder {
 struct Part {
     name: String,
     file_name: Option<String>,
-    content_type: Option<String>,
 }
 
 impl Part {
@@ -301,8 +297,6 @@ impl Part {
                 part.name = parameter(parameters, "name").ok_or_else(malformed)?;
                 part.file_name = parameter(parameters, "filename");
                 named = true;
-            } else if name.eq_ignore_ascii_case("content-type") {
-                part.content_type = Some(from_bytes(&to_bytes(value)));
             }
         }
         if named { Ok(part) } else { Err(malformed()) }

@@ -7,6 +7,7 @@ pub mod action;
 pub mod body;
 pub mod checksum;
 pub mod chunked;
+pub mod document;
 pub mod encoding;
 pub mod form;
 pub mod head;
