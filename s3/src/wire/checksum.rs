@@ -171,10 +171,10 @@ pub fn stated(headers: &HeaderMap) -> Result<Option<(ChecksumAlgorithm, Vec<u8>)
     Ok(found)
 }
 
-/// `InvalidRequest` for a value that is not of its algorithm.
+/// `BadDigest` for a value that is not of its algorithm.
 #[must_use]
 pub fn invalid_value(name: &str) -> S3Error {
-    S3Error::new(Code::InvalidRequest).with_message(format!("Value for {name} header is invalid."))
+    S3Error::new(Code::BadDigest).with_message(format!("Value for {name} header is invalid."))
 }
 
 /// `BadDigest` for a checksum that does not match.

@@ -4,4 +4,5 @@
 
 mod connection;
 mod harness;
+mod multipart;
 mod objects;
