@@ -116,6 +116,15 @@ async fn parts_become_one_object() {
         .await;
     assert_eq!(again.element("ETag"), Some(etag), "asked again");
 
+    read_back(&mut client, user, &whole, two).await;
+    let ended = client
+        .get(user, &format!("/photos/big?uploadId={upload}"))
+        .await;
+    assert_eq!(ended.error(), (404, "NoSuchUpload".to_owned()));
+    attributes(&mut client, user).await;
+}
+
+async fn read_back(client: &mut Client, user: &User, whole: &[u8], second: Vec<u8>) {
     let answer = client.get(user, "/photos/big").await;
     assert_eq!(answer.body, whole);
     assert_eq!(answer.header("x-amz-meta-a"), "b");
@@ -124,14 +133,9 @@ async fn parts_become_one_object() {
     let answer = client.get(user, "/photos/big?partNumber=5").await;
     assert_eq!(
         (answer.status.as_u16(), answer.body),
-        (206, Bytes::from(two))
+        (206, Bytes::from(second))
     );
     assert_eq!(answer.headers["x-amz-mp-parts-count"], "3");
-    let ended = client
-        .get(user, &format!("/photos/big?uploadId={upload}"))
-        .await;
-    assert_eq!(ended.error(), (404, "NoSuchUpload".to_owned()));
-    attributes(&mut client, user).await;
 }
 
 async fn attributes(client: &mut Client, user: &User) {
