@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use portico_backend::catalog::{Catalog, CatalogError, User};
+use portico_backend::catalog::{AccessKey, Catalog, CatalogError, User};
 
 use crate::credentials::{Credentials, Origin};
 use crate::environment::Environment;
@@ -38,10 +38,8 @@ pub(crate) async fn ensure(
     let existing = catalog.user_by_name(ROOT_USER).await.map_err(failed)?;
     if let Some(user) = &existing {
         let keys = catalog.access_keys(&user.id).await.map_err(failed)?;
-        if let Some(key) = keys.first() {
-            return Ok(RootKeys::Known {
-                access_key: key.id.to_string(),
-            });
+        if let Some(access_key) = usable(catalog, &keys)? {
+            return Ok(RootKeys::Known { access_key });
         }
     }
     // The file is written before the key exists: after a crash in between, the next start finds it.
@@ -69,6 +67,28 @@ pub(crate) async fn ensure(
     Ok(RootKeys::Given {
         access_key: credentials.access_key.to_string(),
     })
+}
+
+/// The first key that the keyring opens; `None` if there are no keys.
+///
+/// # Errors
+/// If there are keys and the keyring opens none of them: it belongs to another store, or is older.
+fn usable(catalog: &Catalog, keys: &[AccessKey]) -> Result<Option<String>, Failure> {
+    let locked = catalog.access_keys_locked_out();
+    let mut problem = None;
+    for key in keys {
+        match locked.iter().find(|(id, _)| *id == key.id) {
+            None => return Ok(Some(key.id.to_string())),
+            Some((_, error)) => problem = Some(error),
+        }
+    }
+    let Some(error) = problem else {
+        return Ok(None);
+    };
+    Err(
+        Failure::from_source("the keyring does not open the root user's keys", error)
+            .with_help("see docs/operations/recover.md for how to restore a keyring"),
+    )
 }
 
 async fn create(catalog: &Catalog) -> Result<User, Failure> {
