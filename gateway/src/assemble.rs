@@ -303,3 +303,46 @@ fn cannot_open(path: &str, error: &Error) -> Failure {
         | ErrorKind::Unsupported => failure,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portico_backend::connection::{Peer, stop};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+
+    async fn memory_node() -> Node {
+        let mut config = Config::load(None).unwrap();
+        config.backend = Backend::Memory {
+            capacity_bytes: 1 << 30,
+        };
+        let keyring = Arc::new(Keyring::generate("k1").unwrap());
+        Node::open(&config, keyring, 7).await.unwrap()
+    }
+
+    async fn ask(node: &Node) -> Vec<u8> {
+        let (mut client, server) = tokio::io::duplex(64 << 10);
+        let (_control, stop) = stop();
+        let served = portico_s3::serve::serve(server, Peer::default(), Arc::clone(&node.s3), stop);
+        let served = tokio::spawn(served);
+        client.write_all(REQUEST).await.unwrap();
+        let mut reply = Vec::new();
+        client.read_to_end(&mut reply).await.unwrap();
+        drop(client);
+        served.await.unwrap();
+        reply
+    }
+
+    /// A node that lost its right to serve must not let a finished reply leave.
+    #[tokio::test(start_paused = true)]
+    async fn no_reply_leaves_while_the_gate_is_closed() {
+        let node = memory_node().await;
+        assert_eq!(ask(&node).await, b"");
+        node.gate.set_open(true);
+        assert!(ask(&node).await.starts_with(b"HTTP/1.1 403 "));
+        node.gate.set_open(false);
+        assert_eq!(ask(&node).await, b"");
+        node.close().await.unwrap();
+    }
+}

@@ -1,0 +1,238 @@
+//! The real program from outside: started, asked, stopped, started again.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod program;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use program::{Output, Program, S3, Terminal, http, run};
+
+#[test]
+fn the_first_start_makes_all_and_the_second_finds_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::start(directory.path(), &[]);
+    let file = directory.path().join("portico-data/root-credentials");
+    assert_eq!(
+        fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    let credentials = fs::read_to_string(&file).unwrap();
+    assert!(
+        program.banner.contains(file.to_str().unwrap()),
+        "{}",
+        program.banner
+    );
+
+    let s3 = S3::new(&program, &credentials);
+    assert_eq!(s3.put("/first", b"").status, 200);
+    assert_eq!(s3.put("/first/key", b"kept").status, 200);
+    assert_eq!(http(program.metrics, "GET", "/health/live").status, 200);
+    assert_eq!(http(program.metrics, "GET", "/health").text(), "ready\n");
+    let metrics = http(program.metrics, "GET", "/metrics").text();
+    for line in [
+        "portico_ready 1",
+        "portico_s3_requests_total{verb=\"CreateBucket\"} 1",
+        "portico_s3_requests_total{verb=\"PutObject\"} 1",
+        "portico_s3_received_bytes_total{verb=\"PutObject\"} 4",
+        "portico_s3_service_seconds_count{verb=\"PutObject\"} 1",
+    ] {
+        assert!(
+            metrics.contains(&format!("\n{line}\n")),
+            "{line}: {metrics}"
+        );
+    }
+
+    let second = run(directory.path(), &["serve"]);
+    assert_eq!(second.code, 3, "{second:?}");
+    let holder = format!("another portico (process {})", program.id());
+    assert!(second.stderr.contains(&holder), "{second:?}");
+
+    let first = program.stop();
+    assert_eq!(first.code, 0, "{first:?}");
+    let again = Program::start(directory.path(), &[]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), credentials);
+    let reply = S3::new(&again, &credentials).get("/first/key");
+    assert_eq!(
+        (reply.status, reply.body.as_slice()),
+        (200, b"kept".as_slice())
+    );
+    let again = again.stop();
+    assert_eq!(again.code, 0, "{again:?}");
+
+    let secret = secret_of(&credentials);
+    for Output { stdout, stderr, .. } in [&first, &again] {
+        assert!(!stdout.contains(secret) && !stderr.contains(secret));
+    }
+}
+
+#[test]
+fn keys_may_come_from_the_environment_and_never_show() {
+    let directory = tempfile::tempdir().unwrap();
+    let secret = "hunter2/hunter2+hunter2";
+    let environment = [
+        ("PORTICO_ROOT_ACCESS_KEY", "ROOTKEY"),
+        ("PORTICO_ROOT_SECRET_KEY", secret),
+    ];
+    let program = Program::start(directory.path(), &environment);
+    let credentials = format!("aws_access_key_id = ROOTKEY\naws_secret_access_key = {secret}\n");
+    assert_eq!(S3::new(&program, &credentials).get("/").status, 200);
+    let wrong = credentials.replace("hunter2", "hunter3");
+    assert_eq!(S3::new(&program, &wrong).get("/").status, 403);
+    assert!(
+        !directory
+            .path()
+            .join("portico-data/root-credentials")
+            .exists()
+    );
+    let output = program.stop();
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(!format!("{output:?}").contains("hunter"), "{output:?}");
+}
+
+#[test]
+fn a_terminal_is_shown_the_secret_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let terminal = Terminal::open();
+    let program = Program::start_on(directory.path(), &terminal);
+    let value = |label: &str| {
+        let line = program
+            .banner
+            .lines()
+            .find_map(|line| line.strip_prefix(label));
+        line.map(str::trim).map(str::to_owned)
+    };
+    let access_key = value("  root access key").unwrap();
+    let secret = value("  root secret key").unwrap();
+    let credentials =
+        format!("aws_access_key_id = {access_key}\naws_secret_access_key = {secret}\n");
+    assert_eq!(S3::new(&program, &credentials).get("/").status, 200);
+    assert!(
+        !directory
+            .path()
+            .join("portico-data/root-credentials")
+            .exists()
+    );
+    let first = program.stop();
+    assert!(!first.stderr.contains(&secret), "{first:?}");
+
+    let again = Program::start_on(directory.path(), &terminal);
+    assert!(again.banner.contains(&access_key), "{}", again.banner);
+    assert!(!again.banner.contains(&secret), "{}", again.banner);
+    assert_eq!(S3::new(&again, &credentials).get("/").status, 200);
+    assert_eq!(again.stop().code, 0);
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_before_anything_is_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("portico.toml");
+    fs::write(&file, "data_dir = \"data\"\n[s3]\nregin = \"x\"\n").unwrap();
+    let output = run(directory.path(), &["serve", "--config", "portico.toml"]);
+    assert_eq!(output.code, 2, "{output:?}");
+    assert!(
+        output
+            .stderr
+            .contains("portico.toml, line 3, key s3.regin: unknown field"),
+        "{output:?}"
+    );
+    assert!(!directory.path().join("data").exists());
+    assert_eq!(run(directory.path(), &["serve", "--colour"]).code, 2);
+}
+
+#[test]
+fn check_tells_whole_from_damaged_and_leaves_alone_what_is_in_use() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::start(directory.path(), &[]);
+    let credentials = directory.path().join("portico-data/root-credentials");
+    let credentials = fs::read_to_string(credentials).unwrap();
+    let s3 = S3::new(&program, &credentials);
+    assert_eq!(s3.put("/bucket", b"").status, 200);
+    // Larger than what lies inline, so that it has blocks of its own.
+    assert_eq!(s3.put("/bucket/key", &vec![0xA5; 1 << 20]).status, 200);
+    assert_eq!(run(directory.path(), &["check"]).code, 3);
+    assert_eq!(program.stop().code, 0);
+
+    let whole = run(directory.path(), &["check"]);
+    assert_eq!(whole.code, 0, "{whole:?}");
+    let store = directory.path().join("portico-data/store");
+    flip_a_byte_of_data(&store);
+    let damaged = run(directory.path(), &["check"]);
+    assert_eq!(damaged.code, 1, "{damaged:?}");
+    assert!(damaged.stdout.lines().count() > 1, "{damaged:?}");
+
+    let nowhere = run(directory.path(), &["check", "--data-dir", "nowhere"]);
+    assert_eq!(nowhere.code, 2, "{nowhere:?}");
+    assert!(!directory.path().join("nowhere").exists());
+}
+
+#[test]
+fn a_rotated_keyring_opens_the_same_secrets() {
+    let directory = tempfile::tempdir().unwrap();
+    let keyring = directory.path().join("portico-data/keyring");
+    assert_eq!(run(directory.path(), &["keyring", "rotate"]).code, 2);
+    let program = Program::start(directory.path(), &[]);
+    assert_eq!(run(directory.path(), &["keyring", "rotate"]).code, 3);
+    assert_eq!(program.stop().code, 0);
+    let credentials = directory.path().join("portico-data/root-credentials");
+    let credentials = fs::read_to_string(credentials).unwrap();
+    let old = fs::read_to_string(&keyring).unwrap();
+
+    let rotated = run(directory.path(), &["keyring", "rotate"]);
+    assert_eq!(rotated.code, 0, "{rotated:?}");
+    assert!(
+        rotated.stdout.contains("1 secrets are sealed"),
+        "{rotated:?}"
+    );
+    let new = fs::read_to_string(&keyring).unwrap();
+    let old_key = old.lines().find(|line| line.starts_with("key ")).unwrap();
+    assert!(!new.contains(old_key));
+    let program = Program::start(directory.path(), &[]);
+    assert_eq!(S3::new(&program, &credentials).get("/").status, 200);
+    assert_eq!(program.stop().code, 0);
+
+    // The keyring of before the rotation is refused, and so is one that others may read.
+    fs::write(&keyring, old).unwrap();
+    let refused = run(directory.path(), &["serve", "--listen", "127.0.0.1:0"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.stderr.contains("\"k2\""), "{refused:?}");
+    fs::write(&keyring, new).unwrap();
+    fs::set_permissions(&keyring, fs::Permissions::from_mode(0o640)).unwrap();
+    let refused = run(directory.path(), &["serve", "--listen", "127.0.0.1:0"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.stderr.contains("chmod 600"), "{refused:?}");
+}
+
+fn secret_of(credentials: &str) -> &str {
+    let line = credentials
+        .lines()
+        .find_map(|line| line.strip_prefix("aws_secret_access_key = "));
+    line.expect("the file has a secret")
+}
+
+/// Finds the object's bytes in the store's files and changes one of them.
+fn flip_a_byte_of_data(store: &Path) {
+    let mut entries: Vec<PathBuf> = vec![store.to_owned()];
+    while let Some(path) = entries.pop() {
+        if path.is_dir() {
+            entries.extend(
+                fs::read_dir(path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
+            continue;
+        }
+        let mut bytes = fs::read(&path).unwrap();
+        let found = bytes
+            .chunks_exact(4_096)
+            .position(|chunk| chunk == [0xA5; 4_096]);
+        if let Some(index) = found {
+            bytes[index * 4_096 + 2_048] ^= 1;
+            fs::write(&path, bytes).unwrap();
+            return;
+        }
+    }
+    panic!("the object's bytes are in no file of the store");
+}
