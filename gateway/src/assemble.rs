@@ -15,6 +15,7 @@ use portico_backend::object::{ObjectStore, Pool};
 use portico_s3::serve::{S3Options, Service, ServiceParts};
 use portico_s3::stats::Stats;
 
+use crate::bucket::Volumes;
 use crate::config::{Backend, Config};
 use crate::data_dir::store_path;
 use crate::error::{Exit, Failure};
@@ -173,6 +174,13 @@ impl Node {
         })
     }
 
+    pub(crate) fn volumes(&self) -> Volumes {
+        Volumes {
+            catalog: Arc::clone(&self.catalog),
+            buckets: Arc::clone(&self.buckets),
+        }
+    }
+
     /// Closes the gate, then everything from the top down. Nothing is served any more.
     ///
     /// # Errors
@@ -200,12 +208,6 @@ impl Node {
                 ))
             })
     }
-}
-
-/// The volumes of one session.
-struct Volumes {
-    catalog: Arc<Catalog>,
-    buckets: Arc<Buckets>,
 }
 
 impl Volumes {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portico_backend::catalog::Secret;
+use portico_backend::clock::SystemClock;
 use portico_backend::connection::{Stop, StopControl, stop};
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::Semaphore;
@@ -14,6 +15,7 @@ use tokio::task::JoinSet;
 use crate::admin;
 use crate::assemble::Node;
 use crate::banner::Banner;
+use crate::bucket;
 use crate::config::{Backend, Config, Listen};
 use crate::data_dir::DataDir;
 use crate::descriptors;
@@ -191,6 +193,11 @@ impl Running {
             Arc::clone(&reclaimed),
             stopping.clone(),
         ));
+        front.spawn(bucket::run(
+            node.volumes(),
+            Arc::new(SystemClock),
+            stopping.clone(),
+        ));
 
         let (side_stop, stopping) = stop();
         let mut side = JoinSet::new();
@@ -205,7 +212,7 @@ impl Running {
             let sources = metrics::Sources::new(node, config.limits.memory_bytes, reclaimed);
             http(listener, metrics::router(sources));
         }
-        let router = admin::router(admin::Context::new(node));
+        let router = admin::router(admin::Context::new(node, &config.s3.region));
         if let Some((listener, token)) = listeners.admin_tcp {
             http(listener, admin::with_token(router.clone(), token));
         }

@@ -69,8 +69,8 @@ impl Catalog {
         if self.shared.user_is_there(&owner).await? {
             return Ok(bucket);
         }
-        let unmade = edit(name, Some(bucket.encode()), None);
-        self.shared.buckets.edit(&[unmade]).await?;
+        // In whichever state: somebody may have finished it meanwhile.
+        self.bucket_delete_end(&bucket).await?;
         Err(CatalogError::NoSuchUser(owner.id))
     }
 

@@ -1,8 +1,13 @@
 //! The command line: what there is to say to the program, and which part does it.
 
+mod bucket;
 mod check;
+mod client;
 mod keyring;
 mod serve;
+mod status;
+mod table;
+mod user;
 
 use std::path::PathBuf;
 
@@ -31,6 +36,9 @@ enum Command {
     Serve(serve::Arguments),
     Check(check::Arguments),
     Keyring(keyring::Arguments),
+    User(user::Arguments),
+    Bucket(bucket::Arguments),
+    Status(status::Arguments),
 }
 
 /// Where the configuration and the data are.
@@ -68,6 +76,9 @@ impl CommandLine {
             Command::Serve(arguments) => serve::run(&arguments),
             Command::Check(arguments) => check::run(&arguments),
             Command::Keyring(arguments) => keyring::run(&arguments),
+            Command::User(arguments) => user::run(&arguments),
+            Command::Bucket(arguments) => bucket::run(&arguments),
+            Command::Status(arguments) => status::run(&arguments),
         }
     }
 }
@@ -79,6 +90,14 @@ fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failu
         .build()
         .map_err(|error| Failure::from_source("cannot start threads", &error))?;
     runtime.block_on(work)
+}
+
+/// Prints a document of the admin API for programs.
+fn print_json(document: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(document)
+        .map_err(|error| Failure::from_source("cannot print the answer", &error))?;
+    println!("{text}");
+    Ok(())
 }
 
 #[cfg(test)]
