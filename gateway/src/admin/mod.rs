@@ -1,46 +1,76 @@
 //! The admin API: versioned routes (`/v1/...`) over a unix socket that only this user and root may
-//! use, and over TCP with a token where that is configured.
+//! use, and over TCP with a token where that is configured. `api` has the documents.
 
+pub(crate) mod api;
+mod bucket;
+mod reply;
 mod status;
+#[cfg(test)]
+mod tests;
+mod user;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use portico_backend::catalog::{Catalog, Secret};
+use axum::routing::{delete, get};
+use portico_backend::catalog::Secret;
 use portico_backend::object::ObjectStore;
 
 use crate::assemble::{Node, Pools};
+use crate::bucket::Volumes;
 use crate::health::Health;
+use reply::ApiError;
+
+/// Bytes of a request's body: many times what the largest document takes.
+const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// What the routes work on. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
-    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) volumes: Volumes,
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) pools: Pools,
     pub(crate) health: Health,
+    /// Where buckets are made.
+    pub(crate) region: Arc<str>,
 }
 
 impl Context {
-    pub(crate) fn new(node: &Node) -> Self {
+    pub(crate) fn new(node: &Node, region: &str) -> Self {
         Self {
-            catalog: Arc::clone(&node.catalog),
+            volumes: node.volumes(),
             store: Arc::clone(&node.store),
             pools: node.pools.clone(),
             health: node.health.clone(),
+            region: Arc::from(region),
         }
     }
 }
 
 /// The routes, for callers that need no token.
 pub(crate) fn router(context: Context) -> Router {
+    let users = get(user::list).post(user::create);
+    let user = get(user::read).patch(user::change).delete(user::delete);
+    let keys = get(user::key_list).post(user::key_create);
+    let buckets = get(bucket::list).post(bucket::create);
+    let bucket = get(bucket::read).delete(bucket::delete);
     Router::new()
         .route("/v1/status", get(status::status))
+        .route("/v1/nodes", get(status::nodes))
+        .route("/v1/keyring", get(status::keyring))
+        .route("/v1/users", users)
+        .route("/v1/users/{user}", user)
+        .route("/v1/users/{user}/keys", keys)
+        .route("/v1/users/{user}/keys/{key}", delete(user::key_delete))
+        .route("/v1/buckets", buckets)
+        .route("/v1/buckets/{bucket}", bucket)
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(context)
 }
 
@@ -56,14 +86,18 @@ async fn require_token(State(token): State<Secret>, request: Request, next: Next
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.strip_prefix("Bearer "));
     if given.is_some_and(|given| token.matches(given)) {
-        next.run(request).await
-    } else {
-        let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
-        (
-            StatusCode::UNAUTHORIZED,
-            challenge,
-            "the admin token is missing or wrong\n",
-        )
-            .into_response()
+        return next.run(request).await;
     }
+    let message = "the admin token is missing or wrong; send it as \"Authorization: Bearer TOKEN\"";
+    ApiError::new(StatusCode::UNAUTHORIZED, "Unauthorized", message).into_response()
+}
+
+async fn no_such_route(uri: Uri) -> ApiError {
+    let message = format!("there is no {} in version 1 of the admin API", uri.path());
+    ApiError::new(StatusCode::NOT_FOUND, "NoSuchRoute", message)
+}
+
+async fn no_such_method(method: Method, uri: Uri) -> ApiError {
+    let message = format!("{} does not know {method}", uri.path());
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
 }

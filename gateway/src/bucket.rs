@@ -1,0 +1,272 @@
+//! Making and deleting buckets, which takes the catalog and the bucket's own objects; and finishing
+//! what somebody began and did not end.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use portico_backend::bucket::{Buckets, Error as BucketError, ListAfter, ListQuery};
+use portico_backend::catalog::{BucketName, BucketRecord, BucketState, Catalog, CatalogError};
+use portico_backend::clock::Clock;
+use portico_backend::connection::Stop;
+use portico_backend::error::chain;
+
+/// How often unfinished buckets are looked for.
+const FINISH_EVERY: Duration = Duration::from_secs(60);
+
+/// A bucket in the making is left to its maker for so long.
+const MAKING_MS_MAX: u64 = 60_000;
+
+/// What a bucket consists of. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Volumes {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) buckets: Arc<Buckets>,
+}
+
+/// Either half failed.
+#[derive(Debug)]
+pub(crate) enum Error {
+    Bucket(BucketError),
+    Catalog(CatalogError),
+}
+
+impl Volumes {
+    /// Makes a bucket. One that its owner began to make and did not finish is finished.
+    ///
+    /// # Errors
+    /// `BucketExists` if the name is taken, `NoSuchUser` for the owner.
+    pub(crate) async fn create(
+        &self,
+        name: &BucketName,
+        owner: &str,
+        region: &str,
+    ) -> Result<BucketRecord, Error> {
+        let record = match self.catalog.bucket_create(name, owner, region).await {
+            Err(CatalogError::BucketExists(found))
+                if found.owner == owner && found.state == BucketState::Creating =>
+            {
+                *found
+            }
+            made => made?,
+        };
+        self.finish_making(&record).await
+    }
+
+    /// Deletes an empty bucket; one whose deletion was begun is deleted to the end.
+    ///
+    /// # Errors
+    /// `BucketNotEmpty`.
+    pub(crate) async fn delete(&self, record: &BucketRecord) -> Result<(), Error> {
+        // A bucket with keys is not even marked, since a mark is seen by those who use it.
+        if self.holds_something(record).await? {
+            return Err(BucketError::BucketNotEmpty.into());
+        }
+        let record = self.catalog.bucket_delete_begin(record).await?;
+        self.finish_deleting(&record).await
+    }
+
+    /// Finishes what was begun and given up; says how many buckets that were.
+    ///
+    /// # Errors
+    /// The first failure; buckets behind it wait for the next call.
+    pub(crate) async fn finish(&self, now_ms: u64) -> Result<u64, Error> {
+        let mut count = 0;
+        for record in self.catalog.buckets_unfinished().await? {
+            match record.state {
+                BucketState::Creating if record.created_ms + MAKING_MS_MAX > now_ms => continue,
+                BucketState::Creating if self.catalog.user(&record.owner).is_some() => {
+                    self.finish_making(&record).await?;
+                }
+                // Without an owner, or on its way out.
+                BucketState::Creating | BucketState::Deleting => {
+                    match self.finish_deleting(&record).await {
+                        Ok(()) | Err(Error::Bucket(BucketError::BucketNotEmpty)) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                BucketState::Live => continue,
+            }
+            tracing::info!(bucket = %record.name, state = ?record.state, "finished a bucket's change");
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    async fn finish_making(&self, record: &BucketRecord) -> Result<BucketRecord, Error> {
+        self.buckets.create(record.id).await?;
+        Ok(self.catalog.bucket_live(record).await?)
+    }
+
+    async fn finish_deleting(&self, record: &BucketRecord) -> Result<(), Error> {
+        match self.buckets.delete(record.id).await {
+            // Gone before: somebody was here and did not come to the end.
+            Ok(()) | Err(BucketError::NoSuchBucket) => {}
+            Err(BucketError::BucketNotEmpty) => {
+                self.catalog.bucket_delete_cancel(record).await?;
+                return Err(BucketError::BucketNotEmpty.into());
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(self.catalog.bucket_delete_end(record).await?)
+    }
+
+    async fn holds_something(&self, record: &BucketRecord) -> Result<bool, BucketError> {
+        let first = ListQuery {
+            prefix: String::new(),
+            delimiter: None,
+            after: ListAfter::Start,
+            count_max: 1,
+            versions: true,
+        };
+        let page = match self.buckets.bucket(record.id).await {
+            Ok(bucket) => bucket.list(&first).await,
+            Err(error) => Err(error),
+        };
+        match page {
+            Ok(page) => Ok(!page.items.is_empty()),
+            Err(BucketError::NoSuchBucket) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Finishes unfinished buckets now and then until the stop is requested.
+pub(crate) async fn run(volumes: Volumes, clock: Arc<dyn Clock>, stop: Stop) {
+    loop {
+        if let Err(error) = volumes.finish(clock.now_ms()).await {
+            tracing::warn!(error = chain(&error), "a bucket's change is finished later");
+        }
+        tokio::select! {
+            () = stop.requested() => return,
+            () = tokio::time::sleep(FINISH_EVERY) => {}
+        }
+    }
+}
+
+impl From<BucketError> for Error {
+    fn from(error: BucketError) -> Self {
+        Self::Bucket(error)
+    }
+}
+
+impl From<CatalogError> for Error {
+    fn from(error: CatalogError) -> Self {
+        Self::Catalog(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bucket(error) => error.fmt(f),
+            Self::Catalog(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Bucket(error) => error.source(),
+            Self::Catalog(error) => error.source(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portico_backend::bucket::{BucketOptions, Key, ObjectAbout, Precondition};
+    use portico_backend::catalog::Keyring;
+    use portico_backend::clock::FixedClock;
+    use portico_backend::memory::{MemoryCluster, MemoryOptions};
+
+    use crate::assemble::Pools;
+
+    async fn volumes(clock: &FixedClock) -> Volumes {
+        let store = MemoryCluster::new(MemoryOptions::default()).session("test");
+        let pools = Pools::default();
+        let clock: Arc<dyn Clock> = Arc::new(clock.clone());
+        let keyring = Arc::new(Keyring::generate("k1").unwrap());
+        let (meta, data) = (pools.meta, pools.data);
+        let options = BucketOptions::default();
+        Volumes {
+            catalog: Catalog::open(store.clone(), meta.clone(), clock.clone(), keyring)
+                .await
+                .unwrap(),
+            buckets: Buckets::open(store, meta, data, clock, options)
+                .await
+                .unwrap(),
+        }
+    }
+
+    fn name(text: &str) -> BucketName {
+        BucketName::new(text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_was_begun_is_finished() {
+        let clock = FixedClock::new(1_000_000);
+        let volumes = volumes(&clock).await;
+        let catalog = &volumes.catalog;
+        let owner = catalog.user_create("alice", "").await.unwrap().id;
+        catalog
+            .bucket_create(&name("made"), &owner, "")
+            .await
+            .unwrap();
+        let gone = volumes.create(&name("gone"), &owner, "").await.unwrap();
+        catalog.bucket_delete_begin(&gone).await.unwrap();
+        let half = volumes.create(&name("half"), &owner, "").await.unwrap();
+        catalog.bucket_delete_begin(&half).await.unwrap();
+        volumes.buckets.delete(half.id).await.unwrap();
+
+        // The one in the making may still have its maker.
+        assert_eq!(volumes.finish(clock.now_ms()).await.unwrap(), 2);
+        assert_eq!(catalog.buckets(None).await.unwrap(), []);
+        clock.advance(MAKING_MS_MAX);
+        assert_eq!(volumes.finish(clock.now_ms()).await.unwrap(), 1);
+        assert_eq!(volumes.finish(clock.now_ms()).await.unwrap(), 0);
+        let made = catalog.bucket(&name("made")).await.unwrap().unwrap();
+        volumes.buckets.bucket(made.id).await.unwrap();
+        assert_eq!(
+            catalog.buckets(None).await.unwrap(),
+            [BucketRecord::clone(&made)]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_bucket_with_keys_is_neither_deleted_nor_left_marked() {
+        let clock = FixedClock::new(1_000_000);
+        let volumes = volumes(&clock).await;
+        let catalog = &volumes.catalog;
+        let owner = catalog.user_create("alice", "").await.unwrap().id;
+        let full = volumes.create(&name("full"), &owner, "").await.unwrap();
+        put(&volumes, &full).await;
+        let refused = volumes.delete(&full).await.unwrap_err();
+        assert!(matches!(
+            refused,
+            Error::Bucket(BucketError::BucketNotEmpty)
+        ));
+        // As left by somebody who stopped in between.
+        catalog.bucket_delete_begin(&full).await.unwrap();
+        volumes.finish(clock.now_ms()).await.unwrap();
+        let lives = catalog.bucket(&name("full")).await.unwrap().unwrap();
+        assert_eq!(lives.state, BucketState::Live);
+    }
+
+    async fn put(volumes: &Volumes, record: &BucketRecord) {
+        let bucket = volumes.buckets.bucket(record.id).await.unwrap();
+        let key = Key::new("key").unwrap();
+        let mut writer = bucket.put(key);
+        writer
+            .write(bytes::Bytes::from_static(b"data"))
+            .await
+            .unwrap();
+        let about = ObjectAbout::default();
+        writer
+            .finish(about, &Precondition::default())
+            .await
+            .unwrap();
+    }
+}
