@@ -1,1 +1,4 @@
 //! Proof from outside.
+
+pub mod contract;
+pub mod model;

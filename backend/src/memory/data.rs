@@ -76,6 +76,9 @@ impl Data {
     /// The bytes that are there, clipped to the size; neighbouring pages come as one extent.
     pub(super) fn extents(&self, offset: u64, length: u64) -> Vec<Extent> {
         let end = offset.saturating_add(length).min(self.size);
+        if end <= offset {
+            return Vec::new();
+        }
         let mut runs: Vec<(u64, Vec<Bytes>)> = Vec::new();
         let mut run_end = None;
         for (page, bytes) in self.pages_in(offset..end) {

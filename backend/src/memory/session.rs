@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::task::coop::consume_budget;
 use tokio::time::Instant;
 
 use super::{MemoryCluster, Standing, State};
@@ -30,7 +31,17 @@ impl MemorySession {
         Self { cluster, id }
     }
 
-    fn run<T>(
+    /// Lets other tasks go first now and then, as an engine that waits for something does.
+    async fn run<T>(
+        &self,
+        deadline: Option<Instant>,
+        operation: impl FnOnce(&mut State) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        consume_budget().await;
+        self.run_now(deadline, operation)
+    }
+
+    fn run_now<T>(
         &self,
         deadline: Option<Instant>,
         operation: impl FnOnce(&mut State) -> Result<T, Error>,
@@ -63,15 +74,18 @@ impl ObjectStore for MemorySession {
     }
 
     fn read<'a>(&'a self, object: &'a ObjectId, op: ReadOp) -> Reply<'a, ReadOutput> {
-        Box::pin(async move { self.run(op.deadline, |state| state.read(object, &op)) })
+        Box::pin(async move { self.run(op.deadline, |state| state.read(object, &op)).await })
     }
 
     fn try_read_cached(&self, object: &ObjectId, op: &ReadOp) -> Option<Result<ReadOutput, Error>> {
-        Some(self.run(op.deadline, |state| state.read(object, op)))
+        Some(self.run_now(op.deadline, |state| state.read(object, op)))
     }
 
     fn write<'a>(&'a self, object: &'a ObjectId, op: WriteOp) -> Reply<'a, Version> {
-        Box::pin(async move { self.run(op.deadline, |state| state.write(object, &op)) })
+        Box::pin(async move {
+            self.run(op.deadline, |state| state.write(object, &op))
+                .await
+        })
     }
 
     fn list<'a>(
@@ -81,7 +95,10 @@ impl ObjectStore for MemorySession {
         count_max: u32,
     ) -> Reply<'a, ListPage> {
         assert!(count_max > 0, "a page holds a name");
-        Box::pin(async move { self.run(None, |state| Ok(state.list(pool, &cursor, count_max))) })
+        Box::pin(async move {
+            self.run(None, |state| Ok(state.list(pool, &cursor, count_max)))
+                .await
+        })
     }
 
     fn lock<'a>(&'a self, object: &'a ObjectId, request: LockRequest) -> Reply<'a, ()> {
@@ -90,6 +107,7 @@ impl ObjectStore for MemorySession {
                 let slot = state.existing(object)?;
                 slot.locks.take(&self.id, request)
             })
+            .await
         })
     }
 
@@ -99,6 +117,7 @@ impl ObjectStore for MemorySession {
                 let slot = state.existing(object)?;
                 slot.locks.give_back(&self.id, name, &cookie)
             })
+            .await
         })
     }
 
@@ -112,6 +131,7 @@ impl ObjectStore for MemorySession {
                 let slot = state.slot(object);
                 Ok(slot.map_or_else(Vec::new, |slot| slot.locks.holders(name)))
             })
+            .await
         })
     }
 
@@ -126,6 +146,7 @@ impl ObjectStore for MemorySession {
                 let slot = state.existing(object)?;
                 slot.locks.give_back(&holder.session, name, &holder.cookie)
             })
+            .await
         })
     }
 
@@ -136,6 +157,7 @@ impl ObjectStore for MemorySession {
                 let watch: Box<dyn Watch> = Box::new(slot.watchers.add(&self.id));
                 Ok(watch)
             })
+            .await
         })
     }
 
@@ -147,14 +169,16 @@ impl ObjectStore for MemorySession {
     ) -> Reply<'a, NotifyOutcome> {
         Box::pin(async move {
             let until = Instant::now() + timeout;
-            let pending = self.run(None, |state| {
-                let notification = Notification {
-                    id: state.next_number(),
-                    notifier: self.id.clone(),
-                    payload,
-                };
-                Ok(state.existing(object)?.watchers.notify(&notification))
-            })?;
+            let pending = self
+                .run(None, |state| {
+                    let notification = Notification {
+                        id: state.next_number(),
+                        notifier: self.id.clone(),
+                        payload,
+                    };
+                    Ok(state.existing(object)?.watchers.notify(&notification))
+                })
+                .await?;
             Ok(pending.wait(until).await)
         })
     }
@@ -165,7 +189,7 @@ impl ObjectStore for MemorySession {
 
     fn open_session<'a>(&'a self, purpose: &'a str) -> Reply<'a, Arc<dyn ObjectStore>> {
         Box::pin(async move {
-            self.run(None, |_| Ok(()))?;
+            self.run(None, |_| Ok(())).await?;
             Ok(self.cluster.session(purpose))
         })
     }
@@ -176,6 +200,7 @@ impl ObjectStore for MemorySession {
                 state.fence(victim);
                 Ok(())
             })
+            .await
         })
     }
 
@@ -185,15 +210,19 @@ impl ObjectStore for MemorySession {
                 let standing = state.sessions.get(session);
                 Ok(standing.is_none_or(|standing| *standing == Standing::Open))
             })
+            .await
         })
     }
 
     fn snapshot_create<'a>(&'a self, pool: &'a Pool) -> Reply<'a, SnapId> {
-        Box::pin(async move { self.run(None, |state| state.snapshot_create(pool)) })
+        Box::pin(async move { self.run(None, |state| state.snapshot_create(pool)).await })
     }
 
     fn snapshot_remove<'a>(&'a self, pool: &'a Pool, snapshot: SnapId) -> Reply<'a, ()> {
-        Box::pin(async move { self.run(None, |state| state.snapshot_remove(pool, snapshot)) })
+        Box::pin(async move {
+            self.run(None, |state| state.snapshot_remove(pool, snapshot))
+                .await
+        })
     }
 
     fn flush(&self) -> Reply<'_, ()> {
@@ -202,10 +231,11 @@ impl ObjectStore for MemorySession {
                 state.flush();
                 Ok(())
             })
+            .await
         })
     }
 
     fn usage<'a>(&'a self, pool: &'a Pool) -> Reply<'a, Usage> {
-        Box::pin(async move { self.run(None, |state| Ok(state.usage(pool))) })
+        Box::pin(async move { self.run(None, |state| Ok(state.usage(pool))).await })
     }
 }

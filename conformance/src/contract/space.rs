@@ -1,0 +1,186 @@
+//! A store with little room: full is an answer, and what frees space works.
+
+use std::time::Duration;
+
+use portico_backend::error::ErrorKind;
+use portico_backend::object::{WriteOp, WriteStep};
+
+use super::bench::{Bench, Opened, Session, append, omap, omap_remove, replace, write_at, xattr};
+use super::group;
+
+group!("space":
+    usage_counts_objects_and_bytes,
+    a_full_store_answers_no_space_and_removing_works,
+    a_map_may_fill_the_store_too,
+    cutting_and_zeroing_work_when_full,
+    a_refused_write_leaves_nothing_behind,
+);
+
+/// Enough for an engine's own structures, little enough to fill in no time.
+const CAPACITY: u64 = 32 * 1024 * 1024;
+const PIECE: usize = 256 * 1024;
+
+async fn usage(session: &Session) -> portico_backend::object::Usage {
+    session.count();
+    let usage = session.store.usage(&session.pool).await;
+    usage.expect("usage is known")
+}
+
+/// Writes objects until the store is full and returns how many there are.
+async fn fill(session: &Session) -> usize {
+    let piece = vec![0xa5; PIECE];
+    for number in 0..2 * usize::try_from(CAPACITY).expect("small") / PIECE {
+        let op = WriteOp::new([replace(&piece), xattr(0, "v"), omap([("k", "v")])]);
+        if let Err(error) = session.write(&format!("fill-{number}"), op).await {
+            assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+            return number;
+        }
+    }
+    panic!("twice the capacity was written");
+}
+
+/// Space returns in the background.
+async fn until_it_works(session: &Session, name: &str, op: &WriteOp) {
+    for _ in 0..200 {
+        match session.write(name, op.clone()).await {
+            Ok(_) => return,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("space does not return");
+}
+
+fn small(bench: &Bench) -> (Opened, Session) {
+    let opened = bench.open_with(Some(CAPACITY));
+    let session = opened.session();
+    (opened, session)
+}
+
+async fn usage_counts_objects_and_bytes(bench: Bench) {
+    let (_opened, session) = small(&bench);
+    let before = usage(&session).await;
+    assert_eq!(before.object_count, 0);
+    assert!(before.capacity_bytes <= CAPACITY && before.capacity_bytes > CAPACITY / 2);
+    for number in 0..10 {
+        session
+            .put(&format!("a{number}"), [append(vec![7; PIECE])])
+            .await;
+    }
+    let after = usage(&session).await;
+    assert_eq!(after.object_count, 10);
+    assert!(after.used_bytes >= before.used_bytes + 10 * PIECE as u64);
+    session.put("a0", [WriteStep::Remove]).await;
+    assert_eq!(usage(&session).await.object_count, 9);
+}
+
+async fn a_full_store_answers_no_space_and_removing_works(bench: Bench) {
+    let (opened, session) = small(&bench);
+    let count = fill(&session).await;
+    assert!(
+        count >= 40,
+        "only {count} pieces of 256 KiB found room in 32 MiB"
+    );
+    let full = usage(&session).await;
+    assert!(full.used_bytes <= full.capacity_bytes);
+    // Nothing is lost, and another session is told the same.
+    let other = opened.session();
+    let error = other
+        .write("more", WriteOp::new([append(vec![1; PIECE])]))
+        .await;
+    assert_eq!(error.expect_err("it is full").kind(), ErrorKind::NoSpace);
+    for number in 0..count {
+        assert_eq!(session.data(&format!("fill-{number}")).await.len(), PIECE);
+    }
+    for number in 0..count {
+        session
+            .put(&format!("fill-{number}"), [WriteStep::Remove])
+            .await;
+    }
+    assert_eq!(usage(&session).await.object_count, 0);
+    let again = WriteOp::new([replace(vec![1; PIECE])]);
+    for number in 0..count / 2 {
+        until_it_works(&session, &format!("again-{number}"), &again).await;
+    }
+}
+
+async fn a_map_may_fill_the_store_too(bench: Bench) {
+    let (_opened, session) = small(&bench);
+    let value = vec![3; 16 * 1024];
+    let mut count = 0;
+    loop {
+        let keys: Vec<String> = (0..16).map(|key| format!("{count:08}-{key:02}")).collect();
+        let op = WriteOp::new([omap(keys.iter().map(|key| (key, &value)))]);
+        match session.write(&format!("map-{}", count % 4), op).await {
+            Ok(_) => count += 1,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+                break;
+            }
+        }
+        assert!(count < 256, "twice the capacity was written");
+    }
+    assert!(count >= 20, "only {count} of 128 parts found room");
+    for number in 0..count {
+        let keys: Vec<String> = (0..16).map(|key| format!("{number:08}-{key:02}")).collect();
+        session
+            .put(&format!("map-{}", number % 4), [omap_remove(&keys)])
+            .await;
+    }
+    let op = WriteOp::new([omap([("k", &value)])]);
+    until_it_works(&session, "map-0", &op).await;
+    assert_eq!(session.existing("map-0").await.omap.len(), 1);
+}
+
+async fn cutting_and_zeroing_work_when_full(bench: Bench) {
+    let (_opened, session) = small(&bench);
+    fill(&session).await;
+    let remove_range = WriteStep::OmapRemoveRange {
+        start: super::bench::bytes("a"),
+        end: super::bench::bytes("z"),
+    };
+    for (number, step) in [
+        WriteStep::Truncate { size: 0 },
+        WriteStep::Zero {
+            offset: 0,
+            length: u64::MAX,
+        },
+        replace(""),
+        omap_remove(["k"]),
+        remove_range,
+        WriteStep::XattrRemove {
+            name: super::bench::XATTRS[0],
+        },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        session.put(&format!("fill-{number}"), [step]).await;
+    }
+    assert_eq!(session.data("fill-0").await, b"");
+    assert!(session.data("fill-1").await.iter().all(|byte| *byte == 0));
+    assert!(session.existing("fill-3").await.omap.is_empty());
+    assert!(session.existing("fill-4").await.omap.is_empty());
+    assert!(session.existing("fill-5").await.xattrs.is_empty());
+    until_it_works(&session, "more", &WriteOp::new([append(vec![1; PIECE])])).await;
+}
+
+async fn a_refused_write_leaves_nothing_behind(bench: Bench) {
+    let (_opened, session) = small(&bench);
+    session
+        .put("a", [append("abc"), xattr(0, "v"), omap([("k", "v")])])
+        .await;
+    fill(&session).await;
+    let steps = [
+        xattr(0, "w"),
+        omap([("l", "new")]),
+        omap_remove(["k"]),
+        write_at(1, vec![9; 8 * PIECE]),
+    ];
+    session
+        .refuses("a", WriteOp::new(steps.clone()), ErrorKind::NoSpace)
+        .await;
+    let absent = WriteOp::new(steps);
+    session.refuses("missing", absent, ErrorKind::NoSpace).await;
+    assert_eq!(session.state("missing").await, None);
+}
