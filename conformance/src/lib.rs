@@ -1,4 +1,5 @@
 //! Proof from outside.
 
 pub mod contract;
+pub mod crash;
 pub mod model;

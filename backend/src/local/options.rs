@@ -65,6 +65,23 @@ pub enum PlantedBug {
     FlushSkipped,
 }
 
+impl PlantedBug {
+    pub const ALL: [Self; 12] = [
+        Self::LogSyncSkipped,
+        Self::DataSyncSkipped,
+        Self::CheckpointDataSyncSkipped,
+        Self::BaseSyncSkipped,
+        Self::LogDroppedEarly,
+        Self::BlockReusedEarly,
+        Self::BlockChecksumIgnored,
+        Self::PageChecksumIgnored,
+        Self::LogChecksumIgnored,
+        Self::InlineDataNotLogged,
+        Self::ReplayStopsEarly,
+        Self::FlushSkipped,
+    ];
+}
+
 /// What an open store counts.
 #[derive(Debug, Default)]
 pub struct LocalStats {
