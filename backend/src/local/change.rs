@@ -537,6 +537,7 @@ fn guard_failed(kind: ErrorKind, name: &str) -> Error {
 /// Whether the step is allowed on a full store.
 pub(super) fn is_shrinking(step: &WriteStep) -> bool {
     match step {
+        WriteStep::Replace { data } => data.is_empty(),
         WriteStep::OmapRemove { .. }
         | WriteStep::OmapRemoveRange { .. }
         | WriteStep::Remove
@@ -547,7 +548,6 @@ pub(super) fn is_shrinking(step: &WriteStep) -> bool {
         | WriteStep::CloneRange { .. }
         | WriteStep::Create
         | WriteStep::OmapSet { .. }
-        | WriteStep::Replace { .. }
         | WriteStep::Rollback { .. }
         | WriteStep::Write { .. }
         | WriteStep::XattrSet { .. } => false,

@@ -1,7 +1,7 @@
 //! Where the engine's files lie: a directory, or the simulated disk of the crash suite.
 //!
 //! The trait has two implementations because power loss can't be shown on a real file: see
-//! `docs/decisions/0020-local-engine.md`. It knows nothing of what the files hold.
+//! `docs/decisions/0004-the-local-engine.md`. It knows nothing of what the files hold.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
