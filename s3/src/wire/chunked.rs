@@ -228,8 +228,9 @@ impl Decoder {
                     Ok(())
                 };
             };
-            let lines: String = self
-                .trailers
+            let mut sorted: Vec<&(String, String)> = self.trailers.iter().collect();
+            sorted.sort_unstable();
+            let lines: String = sorted
                 .iter()
                 .map(|(name, value)| format!("{name}:{value}\n"))
                 .collect();
