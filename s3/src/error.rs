@@ -17,9 +17,11 @@ use crate::wire::xml;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Code {
     AccessDenied,
+    AccessForbidden,
     AuthorizationHeaderMalformed,
     AuthorizationQueryParametersError,
     BadDigest,
+    BadRequest,
     BucketAlreadyExists,
     BucketAlreadyOwnedByYou,
     BucketNotEmpty,
@@ -93,6 +95,12 @@ type CodeRow = (Code, &'static str, u16, &'static str);
 static CODES: &[CodeRow] = &[
     (Code::AccessDenied, "AccessDenied", 403, "Access Denied"),
     (
+        Code::AccessForbidden,
+        "AccessForbidden",
+        403,
+        "Access Forbidden",
+    ),
+    (
         Code::AuthorizationHeaderMalformed,
         "AuthorizationHeaderMalformed",
         400,
@@ -110,6 +118,7 @@ static CODES: &[CodeRow] = &[
         400,
         "The Content-MD5 you specified did not match what we received.",
     ),
+    (Code::BadRequest, "BadRequest", 400, "Bad Request"),
     (
         Code::BucketAlreadyExists,
         "BucketAlreadyExists",

@@ -75,6 +75,7 @@ pub(crate) fn permission(action: Action) -> Permission {
             | Unset::PublicAccessBlock
             | Unset::Replication
             | Unset::RequestPayment
+            | Unset::Torrent
             | Unset::Versioning
             | Unset::Website,
         ) => Permission::Owner,

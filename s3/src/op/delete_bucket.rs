@@ -1,10 +1,13 @@
 //! DeleteBucket.
 
 use http::StatusCode;
-use portico_backend::bucket::{Error as BucketError, ListAfter, ListQuery};
+use portico_backend::bucket::{
+    Bucket, Error as BucketError, ListAfter, ListQuery, UploadItem, UploadQuery,
+};
 
 use super::{Context, bucket_id};
 use crate::error::{Code, S3Error};
+use crate::limits::PAGE_COUNT_MAX;
 use crate::serve::reply::Reply;
 
 /// Deletes an empty bucket: marked first, so that whoever finds it half-deleted can finish it.
@@ -22,6 +25,7 @@ pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
         return Err(not_empty(cx));
     }
     let record = catalog.bucket_delete_begin(cx.record()).await?;
+    end_uploads(cx.bucket()).await?;
     match cx.service.buckets.delete(bucket_id(&record)).await {
         // Gone before: somebody was here and did not come to the end.
         Ok(()) | Err(BucketError::NoSuchBucket) => {}
@@ -33,6 +37,31 @@ pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
     }
     catalog.bucket_delete_end(&record).await?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// Uploads in progress do not keep a bucket alive: what nobody has completed was never there.
+async fn end_uploads(bucket: &Bucket) -> Result<(), S3Error> {
+    let query = UploadQuery {
+        prefix: String::new(),
+        delimiter: None,
+        after: None,
+        count_max: PAGE_COUNT_MAX,
+    };
+    loop {
+        let page = bucket.uploads(&query).await?;
+        for item in &page.items {
+            let UploadItem::Upload(upload) = item else {
+                continue;
+            };
+            match bucket.upload_abort(&upload.key, upload.upload).await {
+                Ok(()) | Err(BucketError::NoSuchUpload) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if !page.truncated {
+            return Ok(());
+        }
+    }
 }
 
 fn not_empty(cx: &Context<'_>) -> S3Error {

@@ -25,6 +25,7 @@ pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
     let mut writer = xml::Writer::document();
     writer.open_root("ListVersionsResult");
     selection.echo(cx, &mut writer);
+    selection.key(&mut writer, "Prefix", &selection.prefix);
     let key_marker = query.first("key-marker").unwrap_or_default();
     selection.key(&mut writer, "KeyMarker", key_marker);
     let version_marker = query.first("version-id-marker").unwrap_or_default();

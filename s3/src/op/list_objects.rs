@@ -28,6 +28,8 @@ pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
     let mut writer = xml::Writer::document();
     writer.open_root("ListBucketResult");
     selection.echo(cx, &mut writer);
+    // botocore decodes every other element of this answer, and expects this one as it was sent.
+    writer.text("Prefix", &selection.prefix);
     selection.key(&mut writer, "Marker", marker);
     writer.flag("IsTruncated", truncated);
     // Without a delimiter the next marker is the last key, which clients are expected to know.

@@ -29,6 +29,7 @@ pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
     let mut writer = xml::Writer::document();
     writer.open_root("ListBucketResult");
     selection.echo(cx, &mut writer);
+    selection.key(&mut writer, "Prefix", &selection.prefix);
     writer.number("KeyCount", page.items.len() as u64);
     writer.flag("IsTruncated", truncated);
     if let Some(token) = token {

@@ -43,10 +43,9 @@ impl Selection {
         }
     }
 
-    /// Writes the elements that say what was asked for.
+    /// Writes the elements that say what was asked for, but for the prefix.
     pub(crate) fn echo(&self, cx: &Context<'_>, writer: &mut xml::Writer) {
         writer.text("Name", cx.record().name.as_str());
-        self.key(writer, "Prefix", &self.prefix);
         if let Some(delimiter) = &self.delimiter {
             self.key(writer, "Delimiter", delimiter);
         }

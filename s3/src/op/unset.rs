@@ -24,6 +24,8 @@ pub(crate) async fn run(cx: &mut Context<'_>, unset: Unset) -> Result<Reply, S3E
             "RequestPaymentConfiguration",
             Some(("Payer", "BucketOwner")),
         )),
+        // No object has a torrent; S3 has stopped to make any.
+        Unset::Torrent => Err(S3Error::new(Code::NoSuchKey).with_field("Key", cx.key().as_str())),
         Unset::Versioning => Ok(document("VersioningConfiguration", None)),
         Unset::Website => missing(cx, Code::NoSuchWebsiteConfiguration),
     }

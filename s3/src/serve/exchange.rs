@@ -18,7 +18,7 @@ use super::body::RequestBody;
 use super::reply::{Reply, ReplyBody};
 use super::{RequestId, Service};
 use crate::auth::Identity;
-use crate::error::S3Error;
+use crate::error::{Code, S3Error};
 use crate::op;
 use crate::stats::Sample;
 use crate::wire::{self, RequestHead, time};
@@ -92,6 +92,9 @@ async fn answer(
     notes: &mut Notes,
 ) -> Result<Reply, S3Error> {
     let head = RequestHead::new(parts);
+    if parts.method == Method::OPTIONS {
+        return Err(preflight(&head));
+    }
     let request = wire::route(&head, &service.options.virtual_host_domains)?;
     notes.action = Some(request.name);
     let lookup = |access_key: &str| service.catalog.access_key(access_key);
@@ -111,6 +114,20 @@ async fn answer(
     let mut reply = reply?;
     reply.body.hold(permit);
     Ok(reply)
+}
+
+/// Browsers ask before they send what crosses origins (Fetch, "CORS-preflight request"). No bucket
+/// allows it.
+fn preflight(head: &RequestHead<'_>) -> S3Error {
+    if head.header("origin").is_none() {
+        S3Error::new(Code::BadRequest)
+            .with_message("Insufficient information. Origin request header needed.")
+    } else if head.header("access-control-request-method").is_none() {
+        S3Error::new(Code::BadRequest).with_message("Invalid Access-Control-Request-Method: null")
+    } else {
+        S3Error::new(Code::AccessForbidden)
+            .with_message("CORSResponse: CORS is not enabled for this bucket.")
+    }
 }
 
 /// The answer that tells an error: the API's document, or nothing where a reply has no body.

@@ -63,6 +63,7 @@ pub enum Unset {
     PublicAccessBlock,
     Replication,
     RequestPayment,
+    Torrent,
     Versioning,
     Website,
 }
@@ -892,7 +893,7 @@ pub static ACTIONS: &[Row] = &[
         Verb::Get,
         Scope::Object,
         &[Term::Query("torrent")],
-        Answer::NotBuilt,
+        Answer::Unset(Unset::Torrent),
     ),
     row(
         "RenameObject",

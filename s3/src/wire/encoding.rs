@@ -97,8 +97,8 @@ pub enum Keep {
     Unreserved,
     /// Those and `/`: paths of Signature V4.
     UnreservedAndSlash,
-    /// Letters, digits, `-._*/`, and a space becomes `+`: what `encoding-type=url` answers. Clients
-    /// decode it as a form value.
+    /// Letters, digits and `-._*/`: what `encoding-type=url` answers. A space is `%20`, which both
+    /// kinds of clients read, those that decode `+` and those that do not.
     Listing,
 }
 
@@ -113,8 +113,6 @@ pub fn percent_encode_into(out: &mut String, text: &str, keep: Keep) {
             };
         if kept {
             out.push(char::from(byte));
-        } else if byte == b' ' && keep == Keep::Listing {
-            out.push('+');
         } else {
             out.push('%');
             for nibble in [byte >> 4, byte & 0xf] {
@@ -160,7 +158,7 @@ mod tests {
         assert_eq!(query_decode(&listed).unwrap(), text);
         assert_eq!(
             percent_encode("a b/c+d~e*", Keep::Listing),
-            "a+b/c%2Bd%7Ee*"
+            "a%20b/c%2Bd%7Ee*"
         );
     }
 
