@@ -48,6 +48,7 @@ pub enum Code {
     InvalidTag,
     InvalidUri,
     KeyTooLong,
+    MalformedAcl,
     MalformedPostRequest,
     MalformedTrailer,
     MalformedXml,
@@ -84,6 +85,7 @@ pub enum Code {
     SignatureDoesNotMatch,
     SlowDown,
     TooManyBuckets,
+    UnexpectedContent,
     XAmzContentChecksumMismatch,
     XAmzContentSha256Mismatch,
 }
@@ -278,6 +280,12 @@ static CODES: &[CodeRow] = &[
         "KeyTooLongError",
         400,
         "Your key is too long",
+    ),
+    (
+        Code::MalformedAcl,
+        "MalformedACLError",
+        400,
+        "The XML you provided was not well-formed or did not validate against our published schema",
     ),
     (
         Code::MalformedPostRequest,
@@ -495,6 +503,12 @@ static CODES: &[CodeRow] = &[
         "TooManyBuckets",
         400,
         "You have attempted to create more buckets than allowed.",
+    ),
+    (
+        Code::UnexpectedContent,
+        "UnexpectedContent",
+        400,
+        "This request does not support content",
     ),
     (
         Code::XAmzContentChecksumMismatch,

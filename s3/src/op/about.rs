@@ -4,9 +4,10 @@
 use http::header::{ETAG, LAST_MODIFIED};
 use http::{HeaderMap, StatusCode};
 use portico_backend::bucket::{Checksum, ObjectAbout, ObjectRecord, VersionId};
+use portico_backend::catalog::Catalog;
 
 use crate::error::S3Error;
-use crate::op::acl::CannedAcl;
+use crate::op::put_acl;
 use crate::serve::reply::Reply;
 use crate::wire::header::{self, AboutHeaders};
 use crate::wire::{checksum, tagging, time};
@@ -15,16 +16,16 @@ use crate::wire::{checksum, tagging, time};
 /// make; ETag, checksum and owner are left empty.
 ///
 /// # Errors
-/// Those of [`AboutHeaders::parse`], [`tagging::parse_header`] and [`CannedAcl::from_headers`].
-pub(crate) fn from_headers(headers: &HeaderMap) -> Result<ObjectAbout, S3Error> {
+/// Those of [`AboutHeaders::parse`], [`tagging::parse_header`] and [`put_acl::from_headers`].
+pub(crate) fn from_headers(headers: &HeaderMap, catalog: &Catalog) -> Result<ObjectAbout, S3Error> {
     let parsed = AboutHeaders::parse(headers)?;
-    let acl = CannedAcl::from_headers(headers)?.unwrap_or_default();
+    let acl = put_acl::from_headers(headers, catalog)?.unwrap_or_default();
     Ok(ObjectAbout {
         headers: parsed.headers,
         user_metadata: parsed.user_metadata,
         storage_class: parsed.storage_class,
         tags: tags(headers)?,
-        acl: acl.stored().to_owned(),
+        acl: acl.stored(),
         ..ObjectAbout::default()
     })
 }

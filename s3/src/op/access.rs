@@ -1,14 +1,14 @@
 //! Who may do what: the one place that decides it.
 //!
-//! The owner of a bucket may do all with it and its objects; others what its canned list or that
-//! of the object grants; the writer of an object may read it.
+//! The owner of a bucket may do all with it and its objects; others what its access control
+//! list or that of the object grants; the writer of an object may do all with that one.
 
 use portico_backend::bucket::ObjectRecord;
 use portico_backend::catalog::BucketRecord;
 
 use crate::auth::Identity;
 use crate::error::{Code, S3Error};
-use crate::op::acl::{CannedAcl, Grantee};
+use crate::op::acl::{Acl, Right};
 use crate::wire::action::{Action, Unset};
 
 /// What somebody needs to be allowed for an action.
@@ -16,10 +16,14 @@ use crate::wire::action::{Action, Unset};
 pub(crate) enum Permission {
     /// To list the bucket.
     BucketRead,
+    /// To read the bucket's access control list.
+    BucketReadAcp,
     /// To write into the bucket.
     BucketWrite,
-    /// To read one object; decided when its record is known: see [`may_read_object`].
-    ObjectRead,
+    /// To replace the bucket's access control list.
+    BucketWriteAcp,
+    /// To do something with one object; decided when its record is known: see [`may_on_object`].
+    Object,
     /// To be the owner of the bucket.
     Owner,
     /// To have signed.
@@ -46,20 +50,20 @@ pub(crate) fn permission(action: Action) -> Permission {
         | Action::PutObject
         | Action::UploadPart
         | Action::UploadPartCopy => Permission::BucketWrite,
-        Action::GetObject | Action::GetObjectAttributes | Action::HeadObject => {
-            Permission::ObjectRead
-        }
+        Action::GetBucketAcl => Permission::BucketReadAcp,
+        Action::PutBucketAcl => Permission::BucketWriteAcp,
+        Action::GetObject
+        | Action::GetObjectAcl
+        | Action::GetObjectAttributes
+        | Action::HeadObject
+        | Action::PutObjectAcl => Permission::Object,
         Action::DeleteBucket
         | Action::DeleteBucketTagging
         | Action::DeleteObjectTagging
-        | Action::GetBucketAcl
         | Action::GetBucketLocation
         | Action::GetBucketTagging
-        | Action::GetObjectAcl
         | Action::GetObjectTagging
-        | Action::PutBucketAcl
         | Action::PutBucketTagging
-        | Action::PutObjectAcl
         | Action::PutObjectTagging
         | Action::Unset(
             Unset::Accelerate
@@ -91,26 +95,30 @@ pub(crate) fn check_bucket(
     identity: &Identity,
     bucket: &BucketRecord,
 ) -> Result<(), S3Error> {
-    let acl = CannedAcl::from_stored(&bucket.acl);
+    let acl = Acl::from_stored(&bucket.acl);
+    let allows = |right| acl.allows(user_id(identity), right);
     let granted = match permission {
-        Permission::BucketRead => acl.may_read(grantee(identity)),
-        Permission::BucketWrite => acl.may_write(),
-        Permission::ObjectRead => true,
+        Permission::BucketRead => allows(Right::Read),
+        Permission::BucketReadAcp => allows(Right::ReadAcp),
+        Permission::BucketWrite => allows(Right::Write),
+        Permission::BucketWriteAcp => allows(Right::WriteAcp),
+        Permission::Object => true,
         Permission::Owner => false,
         Permission::SignedIn => user_id(identity).is_some(),
     };
     allow_if(granted || is_user(identity, &bucket.owner))
 }
 
-/// Decides about reading an object that exists.
-pub(crate) fn may_read_object(
+/// Decides about doing something with an object that exists.
+pub(crate) fn may_on_object(
     identity: &Identity,
     bucket: &BucketRecord,
     object: &ObjectRecord,
+    right: Right,
 ) -> bool {
     is_user(identity, &bucket.owner)
         || is_user(identity, &object.about.owner)
-        || CannedAcl::from_stored(&object.about.acl).may_read(grantee(identity))
+        || Acl::from_stored(&object.about.acl).allows(user_id(identity), right)
 }
 
 /// Decides whether somebody may learn that an object does not exist.
@@ -137,13 +145,6 @@ pub(crate) fn user_id(identity: &Identity) -> Option<&str> {
 /// Whether the user with this id asks.
 pub(crate) fn is_user(identity: &Identity, id: &str) -> bool {
     user_id(identity) == Some(id)
-}
-
-fn grantee(identity: &Identity) -> Grantee {
-    match identity {
-        Identity::Anonymous => Grantee::Anonymous,
-        Identity::User(_) => Grantee::Authenticated,
-    }
 }
 
 fn allow_if(granted: bool) -> Result<(), S3Error> {

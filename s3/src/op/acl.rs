@@ -1,60 +1,118 @@
-//! Canned access control lists: the only ones that are kept.
+//! Access control lists: canned ones, kept by name, and lists of grants.
 //!
-//! A list is stored as its canned name, empty for `private`. Lists with grants of their own are
-//! answered NotImplemented and never taken for less than they say.
+//! A list says what others may do beside the owner, whose rights it cannot take away: see
+//! [`super::access`].
+
+use std::collections::BTreeSet;
 
 use http::HeaderMap;
 
 use crate::error::{Code, S3Error};
-use crate::wire::xml;
 
-/// A canned ACL (S3 API, "Access control list overview").
+mod document;
+
+pub(crate) use document::{from_document, to_document};
+
+/// Who may do what with a bucket or an object.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Acl {
+    Canned(Canned),
+    /// At most [`GRANTS_MAX`].
+    Grants(Vec<Grant>),
+}
+
+/// A canned list (S3 API, "Access control list overview").
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) enum CannedAcl {
+pub(crate) enum Canned {
     AuthenticatedRead,
-    /// Also what `bucket-owner-read` and `bucket-owner-full-control` come to, since the owner of a
-    /// bucket may do all with its objects.
+    BucketOwnerFullControl,
+    BucketOwnerRead,
     #[default]
     Private,
     PublicRead,
     PublicReadWrite,
 }
 
-/// Who asks, as far as a canned list tells people apart.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Grantee {
-    Anonymous,
-    Authenticated,
+/// One line of a list.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Grant {
+    pub(crate) grantee: Grantee,
+    pub(crate) right: Right,
 }
 
-const ALL_USERS: &str = "http://acs.amazonaws.com/groups/global/AllUsers";
-const AUTHENTICATED_USERS: &str = "http://acs.amazonaws.com/groups/global/AuthenticatedUsers";
-const INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Grantee {
+    /// Whoever asks.
+    Everybody,
+    /// Whoever signs.
+    SignedIn,
+    /// The user with this id.
+    User(String),
+}
 
-impl CannedAcl {
+/// What a grant allows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Right {
+    FullControl,
+    Read,
+    ReadAcp,
+    Write,
+    WriteAcp,
+}
+
+/// Grants of one list (S3 API, "Access control list overview").
+const GRANTS_MAX: usize = 100;
+
+const EVERYBODY: &str = "http://acs.amazonaws.com/groups/global/AllUsers";
+const SIGNED_IN: &str = "http://acs.amazonaws.com/groups/global/AuthenticatedUsers";
+
+const CANNED: [(Canned, &str); 6] = [
+    (Canned::AuthenticatedRead, "authenticated-read"),
+    (Canned::BucketOwnerFullControl, "bucket-owner-full-control"),
+    (Canned::BucketOwnerRead, "bucket-owner-read"),
+    (Canned::Private, "private"),
+    (Canned::PublicRead, "public-read"),
+    (Canned::PublicReadWrite, "public-read-write"),
+];
+
+const RIGHTS: [(Right, &str, &str); 5] = [
+    (
+        Right::FullControl,
+        "FULL_CONTROL",
+        "x-amz-grant-full-control",
+    ),
+    (Right::Read, "READ", "x-amz-grant-read"),
+    (Right::ReadAcp, "READ_ACP", "x-amz-grant-read-acp"),
+    (Right::Write, "WRITE", "x-amz-grant-write"),
+    (Right::WriteAcp, "WRITE_ACP", "x-amz-grant-write-acp"),
+];
+
+impl Default for Acl {
+    fn default() -> Self {
+        Self::Canned(Canned::Private)
+    }
+}
+
+impl Acl {
     /// What the headers of a request ask for; `None` if they say nothing.
     ///
     /// # Errors
-    /// `InvalidArgument` for a name that the API does not have, `NotImplemented` for lists that
-    /// cannot be kept.
+    /// `InvalidArgument` for what the API does not have, `InvalidRequest` for a canned list and
+    /// grants at once, `NotImplemented` for lists that cannot be kept.
     pub(crate) fn from_headers(headers: &HeaderMap) -> Result<Option<Self>, S3Error> {
-        if let Some(name) = headers
-            .keys()
-            .find(|name| name.as_str().starts_with("x-amz-grant-"))
-        {
-            return Err(S3Error::not_implemented(name.as_str()));
-        }
+        let grants = grants_of_headers(headers)?;
         let Some(value) = headers.get("x-amz-acl") else {
-            return Ok(None);
+            return Ok((!grants.is_empty()).then_some(Self::Grants(grants)));
         };
+        if !grants.is_empty() {
+            return Err(S3Error::new(Code::InvalidRequest)
+                .with_message("Specifying both Canned ACLs and Header Grants is not allowed"));
+        }
         let value = value.to_str().unwrap_or_default();
+        if let Some((canned, _)) = CANNED.iter().find(|(_, name)| *name == value) {
+            return Ok(Some(Self::Canned(*canned)));
+        }
         match value {
-            "authenticated-read" => Ok(Some(Self::AuthenticatedRead)),
-            "private" | "bucket-owner-read" | "bucket-owner-full-control" => {
-                Ok(Some(Self::Private))
-            }
-            "public-read" => Ok(Some(Self::PublicRead)),
-            "public-read-write" => Ok(Some(Self::PublicReadWrite)),
             "aws-exec-read" | "log-delivery-write" => Err(S3Error::not_implemented(value)),
             _ => Err(S3Error::invalid_argument(
                 "x-amz-acl",
@@ -64,216 +122,203 @@ impl CannedAcl {
         }
     }
 
-    /// The list kept as `text`. A text that is not known grants nothing.
+    /// The list kept as `text`. What is not known in it grants nothing.
     pub(crate) fn from_stored(text: &str) -> Self {
-        match text {
-            "authenticated-read" => Self::AuthenticatedRead,
-            "public-read" => Self::PublicRead,
-            "public-read-write" => Self::PublicReadWrite,
-            _ => Self::Private,
+        if text.is_empty() {
+            return Self::default();
         }
+        if let Some((canned, _)) = CANNED.iter().find(|(_, name)| *name == text) {
+            return Self::Canned(*canned);
+        }
+        Self::Grants(text.lines().filter_map(Grant::from_stored).collect())
     }
 
-    /// The form in which the list is kept.
-    pub(crate) fn stored(self) -> &'static str {
+    /// The form in which the list is kept; empty for the owner alone.
+    pub(crate) fn stored(&self) -> String {
         match self {
-            Self::AuthenticatedRead => "authenticated-read",
-            Self::Private => "",
-            Self::PublicRead => "public-read",
-            Self::PublicReadWrite => "public-read-write",
+            Self::Canned(Canned::Private) => String::new(),
+            Self::Canned(canned) => canned.name().to_owned(),
+            Self::Grants(grants) => {
+                let lines: Vec<String> = grants.iter().map(Grant::stored).collect();
+                // Without grants a list is not the canned one, though it allows the same.
+                if lines.is_empty() {
+                    "-".to_owned()
+                } else {
+                    lines.join("\n")
+                }
+            }
         }
     }
 
-    /// Whether somebody who is not the owner may read: list a bucket, get an object.
-    pub(crate) fn may_read(self, grantee: Grantee) -> bool {
-        match self {
-            Self::AuthenticatedRead => grantee == Grantee::Authenticated,
-            Self::Private => false,
-            Self::PublicRead | Self::PublicReadWrite => true,
+    /// All lines of the list of a thing of `owner`'s, which lies in a bucket of `bucket_owner`'s
+    /// or is that bucket.
+    pub(crate) fn grants(&self, owner: &str, bucket_owner: &str) -> Vec<Grant> {
+        let canned = match self {
+            Self::Canned(canned) => *canned,
+            Self::Grants(grants) => return grants.clone(),
+        };
+        let user = |id: &str| Grantee::User(id.to_owned());
+        let mut grants = vec![Grant::new(user(owner), Right::FullControl)];
+        match canned {
+            Canned::AuthenticatedRead => grants.push(Grant::new(Grantee::SignedIn, Right::Read)),
+            Canned::BucketOwnerFullControl if owner != bucket_owner => {
+                grants.push(Grant::new(user(bucket_owner), Right::FullControl));
+            }
+            Canned::BucketOwnerRead if owner != bucket_owner => {
+                grants.push(Grant::new(user(bucket_owner), Right::Read));
+            }
+            Canned::BucketOwnerFullControl | Canned::BucketOwnerRead | Canned::Private => {}
+            Canned::PublicRead => grants.push(Grant::new(Grantee::Everybody, Right::Read)),
+            Canned::PublicReadWrite => {
+                grants.push(Grant::new(Grantee::Everybody, Right::Read));
+                grants.push(Grant::new(Grantee::Everybody, Right::Write));
+            }
         }
+        grants
     }
 
-    /// Whether somebody who is not the owner may write into a bucket.
-    pub(crate) fn may_write(self) -> bool {
-        self == Self::PublicReadWrite
-    }
-
-    /// The document `AccessControlPolicy`.
-    pub(crate) fn document(self, owner_id: &str, owner_name: &str) -> String {
-        let mut writer = xml::Writer::document();
-        writer.open_root("AccessControlPolicy");
-        writer.open("Owner");
-        writer.text("ID", owner_id);
-        writer.text("DisplayName", owner_name);
-        writer.close("Owner");
-        writer.open("AccessControlList");
-        writer.open("Grant");
-        writer.open_with(
-            "Grantee",
-            &[("xmlns:xsi", INSTANCE), ("xsi:type", "CanonicalUser")],
-        );
-        writer.text("ID", owner_id);
-        writer.text("DisplayName", owner_name);
-        writer.close("Grantee");
-        writer.text("Permission", "FULL_CONTROL");
-        writer.close("Grant");
-        for (group, permission) in self.group_grants() {
-            writer.open("Grant");
-            writer.open_with("Grantee", &[("xmlns:xsi", INSTANCE), ("xsi:type", "Group")]);
-            writer.text("URI", group);
-            writer.close("Grantee");
-            writer.text("Permission", permission);
-            writer.close("Grant");
-        }
-        writer.close("AccessControlList");
-        writer.close("AccessControlPolicy");
-        writer.finish()
-    }
-
-    /// The canned list that says the same as a document `AccessControlPolicy` of `owner`'s.
-    ///
-    /// # Errors
-    /// `MalformedXML`, `NotImplemented` if no canned list says that.
-    pub(crate) fn from_document(document: &[u8], owner: &str) -> Result<Self, S3Error> {
-        let mut grants = grants_of(document)?;
-        let own = grants
+    /// Whether the list allows `right` to somebody who is not the owner: a user by id, or nobody
+    /// in particular.
+    pub(crate) fn allows(&self, asker: Option<&str>, right: Right) -> bool {
+        let meant = |grantee: &Grantee| match grantee {
+            Grantee::Everybody => true,
+            Grantee::SignedIn => asker.is_some(),
+            Grantee::User(id) => asker == Some(id),
+        };
+        // No asker has an empty id, so what a canned list grants to owners is left out here.
+        self.grants("", "")
             .iter()
-            .position(|grant| *grant == (owner.to_owned(), "FULL_CONTROL".to_owned()));
-        let others: Option<Vec<(&str, &str)>> = own.map(|own| {
-            grants.remove(own);
-            grants.sort_unstable();
-            grants
-                .iter()
-                .map(|(grantee, permission)| (grantee.as_str(), permission.as_str()))
-                .collect()
-        });
-        [
-            Self::AuthenticatedRead,
-            Self::Private,
-            Self::PublicRead,
-            Self::PublicReadWrite,
-        ]
-        .into_iter()
-        .find(|canned| others.as_deref() == Some(canned.group_grants()))
-        .ok_or_else(|| S3Error::not_implemented("An access control list that is not a canned one"))
+            .any(|grant| meant(&grant.grantee) && grant.right.includes(right))
     }
 
-    fn group_grants(self) -> &'static [(&'static str, &'static str)] {
+    /// The users that a list of grants names.
+    pub(crate) fn users(&self) -> BTreeSet<&str> {
         match self {
-            Self::AuthenticatedRead => &[(AUTHENTICATED_USERS, "READ")],
-            Self::Private => &[],
-            Self::PublicRead => &[(ALL_USERS, "READ")],
-            Self::PublicReadWrite => &[(ALL_USERS, "READ"), (ALL_USERS, "WRITE")],
+            Self::Canned(_) => BTreeSet::new(),
+            Self::Grants(grants) => grants
+                .iter()
+                .filter_map(|grant| match &grant.grantee {
+                    Grantee::Everybody | Grantee::SignedIn => None,
+                    Grantee::User(id) => Some(id.as_str()),
+                })
+                .collect(),
         }
     }
 }
 
-/// Grantees (user ids and URIs of groups) and permissions of a document `AccessControlPolicy`.
-fn grants_of(document: &[u8]) -> Result<Vec<(String, String)>, S3Error> {
-    let mut reader = xml::Reader::root(document, "AccessControlPolicy")?;
-    let mut grants = Vec::new();
-    while let Some(element) = reader.child()? {
-        if element != "AccessControlList" {
-            reader.skip()?;
-            continue;
-        }
-        while let Some(element) = reader.child()? {
-            if element != "Grant" {
-                return Err(Code::MalformedXml.into());
-            }
-            grants.push(grant_of(&mut reader)?);
+impl Canned {
+    fn name(self) -> &'static str {
+        let row = CANNED.iter().find(|(canned, _)| *canned == self);
+        row.map(|(_, name)| *name)
+            .expect("the table has every canned list")
+    }
+}
+
+impl Grant {
+    fn new(grantee: Grantee, right: Right) -> Self {
+        Self { grantee, right }
+    }
+
+    fn stored(&self) -> String {
+        let right = self.right.name();
+        match &self.grantee {
+            Grantee::Everybody => format!("{right} everybody"),
+            Grantee::SignedIn => format!("{right} signed-in"),
+            Grantee::User(id) => format!("{right} user {id}"),
         }
     }
-    reader.finish()?;
+
+    fn from_stored(line: &str) -> Option<Self> {
+        let (right, grantee) = line.split_once(' ')?;
+        let grantee = match grantee.split_once(' ') {
+            None if grantee == "everybody" => Grantee::Everybody,
+            None if grantee == "signed-in" => Grantee::SignedIn,
+            Some(("user", id)) => Grantee::User(id.to_owned()),
+            Some(_) | None => return None,
+        };
+        Some(Self::new(grantee, Right::from_name(right)?))
+    }
+}
+
+impl Grantee {
+    /// The group with this URI.
+    fn of_group(uri: &str) -> Result<Self, S3Error> {
+        match uri {
+            EVERYBODY => Ok(Self::Everybody),
+            SIGNED_IN => Ok(Self::SignedIn),
+            _ => Err(S3Error::invalid_argument("Group", uri, "Invalid group uri")),
+        }
+    }
+
+    /// The user with this id.
+    fn of_id(id: &str) -> Result<Self, S3Error> {
+        // Lines are what separates grants in their stored form.
+        if id.is_empty() || id.contains(char::is_control) {
+            return Err(S3Error::invalid_argument(
+                "CanonicalUser/ID",
+                id,
+                "Invalid id",
+            ));
+        }
+        Ok(Self::User(id.to_owned()))
+    }
+}
+
+impl Right {
+    fn name(self) -> &'static str {
+        let row = RIGHTS.iter().find(|(right, ..)| *right == self);
+        row.map(|(_, name, _)| *name)
+            .expect("the table has every right")
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        let row = RIGHTS.iter().find(|(_, other, _)| *other == name);
+        row.map(|(right, ..)| *right)
+    }
+
+    fn includes(self, other: Self) -> bool {
+        self == Self::FullControl || self == other
+    }
+}
+
+/// `x-amz-grant-read: id="...", uri="..."` and its companions.
+fn grants_of_headers(headers: &HeaderMap) -> Result<Vec<Grant>, S3Error> {
+    let mut grants = Vec::new();
+    for (right, _, name) in RIGHTS {
+        for value in headers.get_all(name) {
+            let value = value.to_str().unwrap_or("=");
+            for one in value.split(',') {
+                grants.push(Grant::new(grantee_of_header(name, one)?, right));
+            }
+        }
+    }
+    check_count(&grants)?;
     Ok(grants)
 }
 
-fn grant_of(reader: &mut xml::Reader<'_>) -> Result<(String, String), S3Error> {
-    let (mut grantee, mut permission) = (None, None);
-    while let Some(element) = reader.child()? {
-        match element.as_str() {
-            "Permission" => permission = Some(reader.text()?),
-            "Grantee" => {
-                while let Some(element) = reader.child()? {
-                    match element.as_str() {
-                        "ID" | "URI" | "EmailAddress" => grantee = Some(reader.text()?),
-                        _ => reader.skip()?,
-                    }
-                }
-            }
-            _ => return Err(Code::MalformedXml.into()),
-        }
+fn grantee_of_header(name: &str, text: &str) -> Result<Grantee, S3Error> {
+    let (kind, value) = text.split_once('=').unwrap_or((text, ""));
+    let value = value.trim().trim_matches('"');
+    match kind.trim() {
+        "id" => Grantee::of_id(value),
+        "uri" => Grantee::of_group(value),
+        "emailAddress" => Err(S3Error::not_implemented("A grant by e-mail address")),
+        _ => Err(S3Error::invalid_argument(
+            name,
+            text,
+            "Argument format not recognized",
+        )),
     }
-    grantee
-        .zip(permission)
-        .ok_or_else(|| Code::MalformedXml.into())
+}
+
+fn check_count(grants: &[Grant]) -> Result<(), S3Error> {
+    if grants.len() <= GRANTS_MAX {
+        Ok(())
+    } else {
+        Err(S3Error::new(Code::InvalidRequest)
+            .with_message("The list has more grants than are allowed"))
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ALL: [CannedAcl; 4] = [
-        CannedAcl::AuthenticatedRead,
-        CannedAcl::Private,
-        CannedAcl::PublicRead,
-        CannedAcl::PublicReadWrite,
-    ];
-
-    #[test]
-    fn lists_read_back_from_what_is_stored_and_from_their_documents() {
-        for acl in ALL {
-            assert_eq!(CannedAcl::from_stored(acl.stored()), acl);
-            let document = acl.document("owner-id", "Owner <&>");
-            let read = CannedAcl::from_document(document.as_bytes(), "owner-id");
-            assert_eq!(read.unwrap(), acl);
-        }
-    }
-
-    #[test]
-    fn a_document_that_grants_something_else_is_refused() {
-        let document = CannedAcl::Private.document("somebody", "Somebody");
-        assert!(CannedAcl::from_document(document.as_bytes(), "owner-id").is_err());
-        let writable = CannedAcl::PublicReadWrite.document("o", "O").replace(
-            "<Permission>READ</Permission>",
-            "<Permission>READ_ACP</Permission>",
-        );
-        assert!(CannedAcl::from_document(writable.as_bytes(), "o").is_err());
-    }
-
-    #[test]
-    fn headers_name_canned_lists_and_nothing_is_taken_for_less() {
-        let headers = |name: &'static str, value: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(name, http::HeaderValue::from_static(value));
-            CannedAcl::from_headers(&headers)
-        };
-        assert_eq!(headers("host", "x").unwrap(), None);
-        assert_eq!(
-            headers("x-amz-acl", "bucket-owner-full-control").unwrap(),
-            Some(CannedAcl::Private)
-        );
-        let code = |name, value| headers(name, value).unwrap_err().code();
-        assert_eq!(
-            code("x-amz-acl", "log-delivery-write"),
-            Code::NotImplemented
-        );
-        assert_eq!(code("x-amz-acl", "public"), Code::InvalidArgument);
-        assert_eq!(code("x-amz-grant-read", "id=\"a\""), Code::NotImplemented);
-    }
-
-    #[test]
-    fn only_the_public_may_do_what_the_list_says() {
-        let may = |acl: CannedAcl| {
-            (
-                acl.may_read(Grantee::Anonymous),
-                acl.may_read(Grantee::Authenticated),
-                acl.may_write(),
-            )
-        };
-        assert_eq!(may(CannedAcl::AuthenticatedRead), (false, true, false));
-        assert_eq!(may(CannedAcl::Private), (false, false, false));
-        assert_eq!(may(CannedAcl::PublicRead), (true, true, false));
-        assert_eq!(may(CannedAcl::PublicReadWrite), (true, true, true));
-    }
-}
+mod tests;

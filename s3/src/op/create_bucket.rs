@@ -4,7 +4,8 @@ use http::StatusCode;
 use http::header::LOCATION;
 use portico_backend::catalog::{BucketName, BucketRecord, BucketState, CatalogError};
 
-use super::acl::CannedAcl;
+use super::acl::Acl;
+use super::put_acl;
 use super::{Context, bucket_id};
 use crate::error::{Code, S3Error};
 use crate::serve::reply::Reply;
@@ -22,7 +23,7 @@ pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
             .with_message(format!("The specified bucket is not valid: it {rule}."))
             .with_field("BucketName", text.as_str())
     })?;
-    let acl = CannedAcl::from_headers(cx.head.headers)?.unwrap_or_default();
+    let acl = put_acl::from_headers(cx.head.headers, &cx.service.catalog)?.unwrap_or_default();
     check_ownership(cx)?;
     let document = cx.document().await?;
     check_location(&document, &cx.service.options.region)?;
@@ -38,8 +39,8 @@ pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
     };
     cx.service.buckets.create(bucket_id(&record)).await?;
     let record = catalog.bucket_live(&record).await?;
-    if acl != CannedAcl::Private {
-        catalog.bucket_set_acl(&record, acl.stored()).await?;
+    if acl != Acl::default() {
+        catalog.bucket_set_acl(&record, &acl.stored()).await?;
     }
     Ok(created(&name))
 }

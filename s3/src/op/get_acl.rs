@@ -1,7 +1,7 @@
 //! GetBucketAcl and GetObjectAcl.
 
 use super::Context;
-use super::acl::CannedAcl;
+use super::acl::{self, Acl, Right};
 use crate::error::S3Error;
 use crate::serve::reply::Reply;
 
@@ -13,11 +13,11 @@ pub(crate) async fn bucket(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
 
 /// GetObjectAcl.
 pub(crate) async fn object(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
-    let record = cx.head_object().await?;
+    let record = cx.head_object(Right::ReadAcp).await?;
     Ok(reply(cx, &record.about.acl, &record.about.owner))
 }
 
-fn reply(cx: &Context<'_>, acl: &str, owner: &str) -> Reply {
-    let document = CannedAcl::from_stored(acl).document(owner, &cx.display_name(owner));
-    Reply::xml(document)
+fn reply(cx: &Context<'_>, stored: &str, owner: &str) -> Reply {
+    let grants = Acl::from_stored(stored).grants(owner, &cx.record().owner);
+    Reply::xml(acl::to_document(owner, &grants, |id| cx.display_name(id)))
 }

@@ -58,6 +58,7 @@ use crate::serve::reply::Reply;
 use crate::wire::action::Action;
 use crate::wire::{Query, Request, RequestHead, header};
 use access::Permission;
+use acl::Right;
 
 /// The owner of what nobody in particular has written.
 pub(crate) const ANONYMOUS: &str = "anonymous";
@@ -183,15 +184,15 @@ impl<'a> Context<'a> {
         open_object(&self.identity, self.target(), self.key(), self.version()?).await
     }
 
-    /// The record of the object that the request names, if the asker may read it.
+    /// The record of the object that the request names, if the asker may do `right` with it.
     ///
     /// # Errors
     /// As [`Context::open_object`].
-    pub(crate) async fn head_object(&self) -> Result<ObjectRecord, S3Error> {
+    pub(crate) async fn head_object(&self, right: Right) -> Result<ObjectRecord, S3Error> {
         let found = self.bucket().head(self.key(), self.version()?).await;
-        permitted(&self.identity, self.record(), self.key(), found, |record| {
-            record
-        })
+        let found = seen(&self.identity, self.record(), self.key(), found)?;
+        allowed(&self.identity, self.record(), &found, right)?;
+        Ok(found)
     }
 
     /// Opens the source of a copy, if the asker may read it. Gives the bucket too.
@@ -397,27 +398,39 @@ async fn open_object(
     version: Option<VersionId>,
 ) -> Result<Object, S3Error> {
     let found = target.bucket.get(key, version).await;
-    permitted(identity, &target.record, key, found, Object::record)
+    let object = seen(identity, &target.record, key, found)?;
+    allowed(identity, &target.record, object.record(), Right::Read)?;
+    Ok(object)
 }
 
-/// What was found, unless the asker may not see it, or may not even see that there is nothing.
-fn permitted<T>(
+/// What was found, unless the asker may not even see that there is nothing.
+fn seen<T>(
     identity: &Identity,
     bucket: &BucketRecord,
     key: &Key,
     found: Result<T, BucketError>,
-    record: impl Fn(&T) -> &ObjectRecord,
 ) -> Result<T, S3Error> {
-    let denied = || Err(Code::AccessDenied.into());
     match found {
-        Ok(found) if !access::may_read_object(identity, bucket, record(&found)) => denied(),
-        Ok(found) => Ok(found),
         Err(BucketError::NoSuchKey | BucketError::NoSuchVersion)
             if !access::may_miss_object(identity, bucket) =>
         {
-            denied()
+            Err(Code::AccessDenied.into())
         }
         Err(error) => Err(S3Error::from(error).with_field("Key", key.as_str())),
+        Ok(found) => Ok(found),
+    }
+}
+
+fn allowed(
+    identity: &Identity,
+    bucket: &BucketRecord,
+    object: &ObjectRecord,
+    right: Right,
+) -> Result<(), S3Error> {
+    if access::may_on_object(identity, bucket, object, right) {
+        Ok(())
+    } else {
+        Err(Code::AccessDenied.into())
     }
 }
 

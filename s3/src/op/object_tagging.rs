@@ -2,13 +2,14 @@
 
 use http::StatusCode;
 
+use super::acl::Right;
 use super::{Context, about};
 use crate::error::S3Error;
 use crate::serve::reply::Reply;
 use crate::wire::tagging::{self, Tagged, Tags};
 
 pub(crate) async fn get(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
-    let record = cx.head_object().await?;
+    let record = cx.head_object(Right::Read).await?;
     let mut reply = Reply::xml(tagging::document(&record.about.tags));
     about::set_version(&mut reply, record.version);
     Ok(reply)

@@ -36,7 +36,7 @@ pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
         .verify_form(&fields, bucket, key.as_str(), now_ms, &lookup)?;
     access::check_bucket(Permission::BucketWrite, &grant.identity, cx.record())?;
     let headers = object_headers(&fields);
-    let mut about = about::from_headers(&headers)?;
+    let mut about = about::from_headers(&headers, &cx.service.catalog)?;
     if let Some(document) = fields.first("tagging") {
         about.tags = tagging::parse_document(document.as_bytes(), Tagged::Object)?;
     }
