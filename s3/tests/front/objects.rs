@@ -343,6 +343,14 @@ async fn others_may_do_what_a_canned_list_grants() {
     assert_eq!(client.send(&front.main, own).await.status, 200);
     assert_eq!(client.get(&front.alt, "/photos/own").await.body, "own");
     assert_eq!(client.get(&nobody, "/photos/own").await.error(), denied);
+    let granted = with(
+        request(Method::PUT, "/photos/own?acl", ""),
+        &[("x-amz-grant-read-acp", &format!("id={}", front.alt.id))],
+    );
+    assert_eq!(client.send(&front.main, granted).await.status, 200);
+    assert_eq!(client.get(&front.alt, "/photos/own").await.error(), denied);
+    assert_eq!(client.get(&front.alt, "/photos/own?acl").await.status, 200);
+    assert_eq!(client.get(&nobody, "/photos/own?acl").await.error(), denied);
     let other = with(
         request(Method::GET, "/photos/own", ""),
         &[("x-amz-expected-bucket-owner", "somebody")],
@@ -359,7 +367,7 @@ async fn what_is_not_built_is_refused_by_name_and_nothing_is_stored() {
         ("x-amz-server-side-encryption", "AES256"),
         ("x-amz-server-side-encryption-customer-algorithm", "AES256"),
         ("x-amz-object-lock-mode", "COMPLIANCE"),
-        ("x-amz-grant-read", "id=\"somebody\""),
+        ("x-amz-grant-read", "emailAddress=a@example.com"),
     ] {
         let put = with(request(Method::PUT, "/photos/key", "x"), &[header]);
         let answer = client.send(&front.main, put).await;
