@@ -16,9 +16,9 @@ use super::row::{self, DataId, GARBAGE, PART, REMAINS, RowRange, kind_range};
 use super::shard::Phase;
 use super::split::SplitNote;
 use super::writer::WriterRecord;
-use super::{BucketId, ReclaimOutcome, Shared, corrupt};
+use super::{BucketId, ReclaimOutcome, Shared, corrupt, odd_answer};
 use crate::error::{Error as StoreError, ErrorKind};
-use crate::object::{ObjectId, OmapPage, WriteOp, WriteStep};
+use crate::object::{ObjectId, OmapPage, ReadResult, ReadStep, WriteOp, WriteStep};
 
 /// Rows that one step looks at.
 const ROWS_PER_STEP: u32 = 64;
@@ -232,6 +232,32 @@ impl Shared {
         }
     }
 
+    /// A step's worth of rows of one key, from the shard that holds them now: an empty page of a
+    /// shard that was split meanwhile would say that there are none.
+    async fn page_of_key(
+        &self,
+        id: BucketId,
+        object: &ObjectId,
+        range: RowRange,
+    ) -> Result<Option<OmapPage>, Error> {
+        let place = range.start.clone();
+        let step = ReadStep::OmapScan {
+            start: range.start.clone(),
+            end: Some(range.end.clone()),
+            keys_only: false,
+            count_max: ROWS_PER_STEP,
+        };
+        match self.read_at(id, row::place(&place), [step]).await {
+            Ok((_, output, _)) => match output.results.into_iter().nth(1) {
+                Some(ReadResult::OmapPage(page)) => Ok(Some(page)),
+                _ => Err(odd_answer(object).into()),
+            },
+            // The shards of a deleted bucket split no more.
+            Err(Error::NoSuchBucket) => self.page(object, range).await,
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes the parts of an ended upload that its object does not use.
     async fn reclaim_upload(
         self: &Arc<Self>,
@@ -248,7 +274,7 @@ impl Shared {
         let mut removed = 0;
         loop {
             let range = row::parts_after(&key, upload, 0);
-            let Some(page) = self.page(object, range).await? else {
+            let Some(page) = self.page_of_key(id, object, range).await? else {
                 return Ok(removed);
             };
             let mut rows = Vec::with_capacity(page.entries.len() + 1);

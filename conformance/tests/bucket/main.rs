@@ -1,0 +1,8 @@
+//! Buckets from outside: random operations against a model, faults, crashes at every call, races
+//! and the cost of a page. Two sessions over one store throughout.
+
+mod bed;
+mod cost;
+mod crash;
+mod race;
+mod random;
