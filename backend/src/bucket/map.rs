@@ -25,8 +25,14 @@ const RETIRED: u8 = b'r';
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum BucketState {
+    /// Being made by this writer.
+    Creating {
+        writer: u64,
+    },
     Open,
-    Deleting { deletion: u128 },
+    Deleting {
+        deletion: u128,
+    },
     Deleted,
 }
 
@@ -66,17 +72,23 @@ pub(super) fn buckets_object(meta: &Pool, list: u64) -> ObjectId {
     ObjectId::new(meta, ObjectName::numbered(&Arc::from("bucket.list"), list))
 }
 
+/// Its value is the number of the writer who made the bucket.
 pub(super) fn bucket_row(id: BucketId) -> Bytes {
     Bytes::copy_from_slice(&id.0.to_be_bytes())
 }
 
 impl BucketState {
+    fn exists(self) -> bool {
+        matches!(self, Self::Open | Self::Deleting { .. })
+    }
+
     pub(super) fn encode(self) -> Bytes {
         let mut out = Writer::new(VERSION);
         match self {
             Self::Open => out.u8(0),
             Self::Deleting { deletion } => out.u8(1).u128(deletion),
             Self::Deleted => out.u8(2),
+            Self::Creating { writer } => out.u8(3).u64(writer),
         };
         out.finish()
     }
@@ -89,6 +101,9 @@ impl BucketState {
                 deletion: reader.u128()?,
             },
             2 => Self::Deleted,
+            3 => Self::Creating {
+                writer: reader.u64()?,
+            },
             _ => return Err(DecodeError::Field("the state of a bucket")),
         };
         reader.finish()?;
@@ -165,10 +180,10 @@ impl Shared {
         match map {
             Ok(map) => {
                 let map = Arc::new(map);
-                if map.state == BucketState::Deleted {
-                    maps.remove(&id);
-                } else {
+                if map.state.exists() {
                     maps.insert(id, Arc::clone(&map));
+                } else {
+                    maps.remove(&id);
                 }
                 Ok(map)
             }
@@ -183,29 +198,45 @@ impl Shared {
     /// `NoSuchBucket` if the bucket does not exist or was deleted.
     pub(super) async fn fresh_map(&self, id: BucketId) -> Result<Arc<ShardMap>, Error> {
         let map = self.fresh_map_any(id).await?;
-        if map.state == BucketState::Deleted {
+        if !map.state.exists() {
             return Err(Error::NoSuchBucket);
         }
         Ok(map)
     }
 
-    /// Makes the objects of a bucket, the map last. What is there stays.
+    /// Makes the objects of a bucket and opens it. What is there stays.
+    ///
+    /// # Errors
+    /// `NoSuchBucket` if it was deleted before.
     pub(super) async fn make_bucket(&self, id: BucketId) -> Result<(), Error> {
         self.list_bucket(id).await?;
-        let state = super::shard::ShardState::open(Bytes::new(), None);
-        let rows = vec![(Bytes::from_static(super::row::STATE), state.encode())];
-        self.make_object(&self.shard_object(id, 1), rows).await?;
+        let creating = BucketState::Creating {
+            writer: self.writer.number,
+        };
         let rows = vec![
-            (Bytes::from_static(STATE), BucketState::Open.encode()),
+            (Bytes::from_static(STATE), creating.encode()),
             (Bytes::from_static(NEXT), encode_number(2)),
             (shard_row(b""), encode_number(1)),
         ];
-        self.make_object(&self.map_object(id), rows).await
+        self.make_object(&self.map_object(id), rows).await?;
+        let state = super::shard::ShardState::open(Bytes::new(), None);
+        let rows = vec![(Bytes::from_static(super::row::STATE), state.encode())];
+        self.make_object(&self.shard_object(id, 1), rows).await?;
+        loop {
+            let state = self.fresh_map_any(id).await?.state;
+            match state {
+                BucketState::Creating { .. } => {
+                    self.move_map(id, state, BucketState::Open).await?;
+                }
+                BucketState::Open | BucketState::Deleting { .. } => return Ok(()),
+                BucketState::Deleted => return Err(Error::NoSuchBucket),
+            }
+        }
     }
 
     /// Notes for reclaim that the bucket exists, before anything of it does.
     async fn list_bucket(&self, id: BucketId) -> Result<(), Error> {
-        let entries = vec![(bucket_row(id), encode_number(id.0))];
+        let entries = vec![(bucket_row(id), encode_number(self.writer.number))];
         let op = WriteOp::new([WriteStep::OmapSet { entries }]);
         let object = buckets_object(&self.meta, id.0 % BUCKET_LISTS);
         Ok(self.write_settled(&object, op).await.map(drop)?)

@@ -192,12 +192,10 @@ impl Buckets {
     /// `NoSuchBucket` if the bucket was deleted before; `Store` if the store fails.
     pub async fn create(&self, id: BucketId) -> Result<(), Error> {
         match self.shared.fresh_map(id).await {
-            Ok(_) => return Ok(()),
-            Err(Error::NoSuchBucket) => {}
-            Err(error) => return Err(error),
+            Ok(_) => Ok(()),
+            Err(Error::NoSuchBucket) => self.shared.make_bucket(id).await,
+            Err(error) => Err(error),
         }
-        self.shared.make_bucket(id).await?;
-        self.shared.fresh_map(id).await.map(drop)
     }
 
     /// A handle on a bucket. Cheap: one read at most.

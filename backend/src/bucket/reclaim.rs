@@ -18,7 +18,7 @@ use super::split::SplitNote;
 use super::writer::WriterRecord;
 use super::{BucketId, ReclaimOutcome, Shared, corrupt, odd_answer};
 use crate::error::{Error as StoreError, ErrorKind};
-use crate::object::{ObjectId, OmapPage, ReadResult, ReadStep, WriteOp, WriteStep};
+use crate::object::{Guard, ObjectId, OmapPage, ReadResult, ReadStep, WriteOp, WriteStep};
 
 /// Rows that one step looks at.
 const ROWS_PER_STEP: u32 = 64;
@@ -32,12 +32,11 @@ pub(super) enum Task {
     /// Data of this node that was never linked.
     Failures,
     /// A page of a part of the list of buckets.
-    List {
-        list: u64,
-        start: Bytes,
-    },
+    List { list: u64, start: Bytes },
     Bucket {
         id: BucketId,
+        /// The value of the bucket's row in the list.
+        listed: Bytes,
     },
     /// Rows of a kind in a shard, from `start` on.
     Shard {
@@ -47,23 +46,13 @@ pub(super) enum Task {
         start: Bytes,
     },
     /// A shard that no key leads to.
-    Retired {
-        id: BucketId,
-        number: u64,
-    },
+    Retired { id: BucketId, number: u64 },
     /// What is left of a deleted bucket.
-    Gone {
-        id: BucketId,
-    },
+    Gone { id: BucketId },
     /// A page of the writers.
-    Writers {
-        start: Bytes,
-    },
+    Writers { start: Bytes },
     /// Data ids of a writer that ended.
-    Writer {
-        number: u64,
-        record: WriterRecord,
-    },
+    Writer { number: u64, record: WriterRecord },
 }
 
 impl Shared {
@@ -100,7 +89,7 @@ impl Shared {
         match task {
             Task::Failures => self.reclaim_failure(more).await,
             Task::List { list, start } => self.reclaim_list(list, start, more).await,
-            Task::Bucket { id } => self.reclaim_bucket(id, more).await,
+            Task::Bucket { id, listed } => self.reclaim_bucket(id, listed, more).await,
             Task::Shard {
                 id,
                 number,
@@ -142,11 +131,14 @@ impl Shared {
         let Some(page) = self.page(&object, RowRange { start, end }).await? else {
             return Ok(0);
         };
-        for (row, _) in &page.entries {
+        for (row, listed) in &page.entries {
             let number = <[u8; 8]>::try_from(row.as_ref());
             let number = number.map_err(|error| corrupt(&object, error))?;
             let id = BucketId(u64::from_be_bytes(number));
-            more.push(Task::Bucket { id });
+            more.push(Task::Bucket {
+                id,
+                listed: listed.clone(),
+            });
         }
         if let Some(start) = next_start(&page) {
             more.push(Task::List { list, start });
@@ -154,12 +146,25 @@ impl Shared {
         Ok(0)
     }
 
-    async fn reclaim_bucket(&self, id: BucketId, more: &mut Vec<Task>) -> Result<u64, Error> {
+    async fn reclaim_bucket(
+        &self,
+        id: BucketId,
+        listed: Bytes,
+        more: &mut Vec<Task>,
+    ) -> Result<u64, Error> {
         let map = match self.fresh_map_any(id).await {
-            // Being made, or never made to its end.
-            Err(Error::NoSuchBucket) => return Ok(0),
+            Err(Error::NoSuchBucket) => {
+                self.forget_bucket(id, listed).await?;
+                return Ok(0);
+            }
             other => other?,
         };
+        if let BucketState::Creating { writer } = map.state {
+            if self.has_writer_ended(writer).await? {
+                self.move_map(id, map.state, BucketState::Deleted).await?;
+            }
+            return Ok(0);
+        }
         for number in map.shards.values() {
             more.push(Task::Shard {
                 id,
@@ -178,6 +183,27 @@ impl Shared {
             more.push(Task::Gone { id });
         }
         Ok(0)
+    }
+
+    /// Takes a bucket without a map off the list, unless somebody makes it.
+    async fn forget_bucket(&self, id: BucketId, listed: Bytes) -> Result<(), Error> {
+        let list = buckets_object(&self.meta, id.0 % BUCKET_LISTS);
+        let creator = map::decode_number(&listed).map_err(|e| corrupt(&list, e))?;
+        if !self.has_writer_ended(creator).await? {
+            return Ok(());
+        }
+        let row = map::bucket_row(id);
+        let op = WriteOp::new([WriteStep::OmapRemove {
+            keys: vec![row.clone()],
+        }])
+        .guarded(Guard::OmapIs {
+            key: row,
+            value: Some(listed),
+        });
+        match self.write(&list, op).await {
+            Err(error) if error.kind() != ErrorKind::GuardFailed => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 
     async fn reclaim_shard(

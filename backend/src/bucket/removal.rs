@@ -19,17 +19,22 @@ use crate::object::{Guard, ObjectId, ReadStep, WriteOp, WriteStep};
 /// How often a shard is read anew because somebody changed it.
 const TRIES_MAX: u32 = 50;
 
+/// How many other deletions of the bucket are waited for.
+const DELETIONS_MAX: u32 = 4;
+
 impl Shared {
     pub(super) async fn delete_bucket(&self, id: BucketId) -> Result<(), Error> {
-        let map = self.fresh_map(id).await?;
-        if let BucketState::Deleting { deletion } = map.state {
-            self.give_up_deletion_later(id, deletion).await?;
-            return Err(Error::Conflict);
-        }
         let deletion = self.random()?;
         let deleting = BucketState::Deleting { deletion };
-        if !self.move_map(id, BucketState::Open, deleting).await? {
-            return Err(Error::Conflict);
+        let mut round = 0;
+        while !self.move_map(id, BucketState::Open, deleting).await? {
+            if let BucketState::Deleting { deletion } = self.fresh_map(id).await?.state {
+                self.give_up_deletion_later(id, deletion).await?;
+            }
+            round += 1;
+            if round > DELETIONS_MAX {
+                return Err(Error::Conflict);
+            }
         }
         // No split changes the map any more: its switch guards that the bucket is open.
         let map = self.fresh_map(id).await?;
@@ -72,7 +77,7 @@ impl Shared {
     }
 
     /// Whether the map went from one state to the other, or had gone there.
-    async fn move_map(
+    pub(super) async fn move_map(
         &self,
         id: BucketId,
         from: BucketState,
