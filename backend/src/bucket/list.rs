@@ -15,9 +15,6 @@ use super::scan::Scan;
 use super::{BucketId, Shared, corrupt};
 use crate::object::ReadStep;
 
-/// Rows that a first read takes where a delimiter may skip most of them.
-const CHUNK_WITH_DELIMITER: u32 = 64;
-
 /// Versions of one key that are searched for its null version at a time.
 const VERSIONS_PER_READ: u32 = 1_000;
 
@@ -187,11 +184,13 @@ impl Listing<'_> {
             start: start.map_or(first.clone(), |start| start.max(first)),
             end: row::after_prefix(self.kind, self.prefix),
         };
-        let expected = match self.delimiter {
-            None => self.count_max.saturating_add(1),
-            Some(_) => CHUNK_WITH_DELIMITER.min(self.count_max.saturating_add(1)),
-        };
-        Some(Scan::new(shared, id, range, expected))
+        // One more tells whether the page is the last.
+        let wanted = self.count_max.saturating_add(1);
+        let scan = Scan::new(shared, id, range, wanted);
+        Some(match self.delimiter {
+            None => scan,
+            Some(_) => scan.skipping(),
+        })
     }
 
     /// The common prefix that a key is rolled up into.

@@ -98,6 +98,8 @@ pub struct BucketStats {
     pub changes: Counter,
     /// Batches that lost against another session and were decided anew.
     pub conflicts: Counter,
+    /// Rows that listings read.
+    pub rows_scanned: Counter,
     /// Shards split.
     pub splits: Counter,
     /// How long shards were frozen by splits of this node.

@@ -7,6 +7,7 @@
 use tokio::time::Instant;
 
 use bytes::Bytes;
+use futures_util::{TryStreamExt, stream};
 
 use super::error::Error;
 use super::map::{self, BucketState};
@@ -19,40 +20,50 @@ use crate::object::{Guard, ObjectId, ReadStep, WriteOp, WriteStep};
 /// How often a shard is read anew because somebody changed it.
 const TRIES_MAX: u32 = 50;
 
-/// How many other deletions of the bucket are waited for.
-const DELETIONS_MAX: u32 = 4;
+/// How often a deletion is begun anew because it was given up, or another one was on its way.
+const DELETIONS_MAX: u32 = 8;
+
+/// Shards closed at a time.
+const SHARDS_AT_ONCE: usize = 16;
 
 impl Shared {
     pub(super) async fn delete_bucket(&self, id: BucketId) -> Result<(), Error> {
-        let deletion = self.random()?;
-        let deleting = BucketState::Deleting { deletion };
-        let mut round = 0;
-        while !self.move_map(id, BucketState::Open, deleting).await? {
-            if let BucketState::Deleting { deletion } = self.fresh_map(id).await?.state {
-                self.give_up_deletion_later(id, deletion).await?;
+        for _round in 0..DELETIONS_MAX {
+            let deletion = self.random()?;
+            let deleting = BucketState::Deleting { deletion };
+            if !self.move_map(id, BucketState::Open, deleting).await? {
+                if let BucketState::Deleting { deletion } = self.fresh_map(id).await?.state {
+                    self.give_up_deletion_later(id, deletion).await?;
+                }
+                continue;
             }
-            round += 1;
-            if round > DELETIONS_MAX {
-                return Err(Error::Conflict);
+            self.close_shards(id, deletion).await?;
+            if self.move_map(id, deleting, BucketState::Deleted).await? {
+                self.maps.lock().expect(super::LOCK).remove(&id);
+                return Ok(());
             }
+            // A change that waited too long gave this deletion up.
         }
+        Err(Error::Conflict)
+    }
+
+    /// Closes all shards, or opens them again if one is not empty.
+    async fn close_shards(&self, id: BucketId, deletion: u128) -> Result<(), Error> {
         // No split changes the map any more: its switch guards that the bucket is open.
         let map = self.fresh_map(id).await?;
-        for number in map.shards.values() {
-            if let Err(error) = self.close_shard(id, *number, deletion).await {
-                self.move_map(id, deleting, BucketState::Open).await?;
-                for number in map.shards.values() {
-                    self.reopen_shard(id, *number, deletion).await?;
-                }
-                return Err(error);
+        let closed = stream::iter(map.shards.values().map(Ok))
+            .try_for_each_concurrent(SHARDS_AT_ONCE, |number| {
+                self.close_shard(id, *number, deletion)
+            });
+        if let Err(error) = closed.await {
+            let deleting = BucketState::Deleting { deletion };
+            self.move_map(id, deleting, BucketState::Open).await?;
+            for number in map.shards.values() {
+                self.reopen_shard(id, *number, deletion).await?;
             }
+            return Err(error);
         }
-        if self.move_map(id, deleting, BucketState::Deleted).await? {
-            self.maps.lock().expect(super::LOCK).remove(&id);
-            Ok(())
-        } else {
-            Err(Error::Conflict)
-        }
+        Ok(())
     }
 
     /// A change met a closed shard: waits, opens the shard again or says that the bucket is gone.

@@ -16,6 +16,9 @@ use crate::object::{ObjectId, ReadOp, ReadOutput, ReadResult, ReadStep};
 const CHUNK_MIN: u32 = 16;
 const CHUNK_MAX: u32 = 1_000;
 
+/// Rows of the first read where common prefixes may skip most of them.
+const CHUNK_FIRST: u32 = 64;
+
 /// How often a scan looks for the shard that holds a place.
 const TRIES_MAX: u32 = 200;
 
@@ -31,11 +34,13 @@ pub(super) struct Scan {
     /// Rows of the next read: more while all are used, fewer while most are skipped.
     chunk: u32,
     used: usize,
+    /// Rows that the caller still wants, as far as that is known.
+    wanted: u32,
 }
 
 impl Scan {
-    /// `expected` is how many rows the caller probably wants.
-    pub(super) fn new(shared: &Arc<Shared>, id: BucketId, range: RowRange, expected: u32) -> Self {
+    /// `wanted` is how many rows the caller takes if it skips none.
+    pub(super) fn new(shared: &Arc<Shared>, id: BucketId, range: RowRange, wanted: u32) -> Self {
         let at = (range.start < range.end).then_some(range.start);
         Self {
             shared: Arc::clone(shared),
@@ -43,8 +48,17 @@ impl Scan {
             at,
             end: range.end,
             rows: VecDeque::new(),
-            chunk: expected.clamp(CHUNK_MIN, CHUNK_MAX),
+            chunk: CHUNK_MAX,
             used: 0,
+            wanted,
+        }
+    }
+
+    /// For a caller who skips most rows.
+    pub(super) fn skipping(self) -> Self {
+        Self {
+            chunk: CHUNK_FIRST,
+            ..self
         }
     }
 
@@ -52,6 +66,7 @@ impl Scan {
         loop {
             if let Some(row) = self.rows.pop_front() {
                 self.used += 1;
+                self.wanted = self.wanted.saturating_sub(1);
                 return Ok(Some(row));
             }
             let Some(at) = self.at.clone() else {
@@ -90,7 +105,7 @@ impl Scan {
             start: at.clone(),
             end: Some(self.end.clone()),
             keys_only: false,
-            count_max: self.chunk.min(limit),
+            count_max: self.chunk.min(limit).min(self.wanted.max(CHUNK_MIN)),
         };
         let (_, output, view) = self
             .shared
@@ -106,6 +121,8 @@ impl Scan {
             (false, _, None) => None,
         };
         self.at = self.at.take().filter(|at| *at < self.end);
+        let count = page.entries.len() as u64;
+        self.shared.stats.rows_scanned.add(count);
         self.rows.extend(page.entries);
         Ok(())
     }
