@@ -13,17 +13,17 @@ use portico_backend::clock::FixedClock;
 use portico_backend::memory::{MemoryCluster, MemoryOptions};
 use portico_backend::object::{ListCursor, ObjectStore, Pool};
 
-pub const ID: BucketId = BucketId(0xb0);
+pub(crate) const ID: BucketId = BucketId(0xb0);
 
 /// A store and the time its nodes go by.
 #[derive(Clone, Debug)]
-pub struct Bed {
-    pub cluster: MemoryCluster,
-    pub clock: FixedClock,
+pub(crate) struct Bed {
+    pub(crate) cluster: MemoryCluster,
+    pub(crate) clock: FixedClock,
 }
 
 impl Bed {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let cluster = MemoryCluster::new(MemoryOptions {
             seed,
             ..MemoryOptions::default()
@@ -33,12 +33,12 @@ impl Bed {
     }
 
     /// A node with a session of its own.
-    pub async fn node(&self, options: &BucketOptions) -> Arc<Buckets> {
+    pub(crate) async fn node(&self, options: &BucketOptions) -> Arc<Buckets> {
         let store = self.cluster.session("node");
         self.open(store, options).await.unwrap()
     }
 
-    pub async fn open(
+    pub(crate) async fn open(
         &self,
         store: Arc<dyn ObjectStore>,
         options: &BucketOptions,
@@ -49,7 +49,7 @@ impl Bed {
     }
 
     /// Names of all objects of a pool.
-    pub async fn objects(&self, pool: &str) -> Vec<String> {
+    pub(crate) async fn objects(&self, pool: &str) -> Vec<String> {
         let store = self.cluster.session("lister");
         let pool = Pool::new(pool, "");
         let mut names = Vec::new();
@@ -67,7 +67,7 @@ impl Bed {
     }
 
     /// Deletes all keys, uploads and the bucket, and checks that nothing of it stays.
-    pub async fn tear_down(&self, node: &Arc<Buckets>) {
+    pub(crate) async fn tear_down(&self, node: &Arc<Buckets>) {
         if let Ok(bucket) = node.bucket(ID).await {
             for record in all(&bucket).await {
                 remove(&bucket, record.key.as_str()).await.unwrap();
@@ -101,7 +101,7 @@ impl Bed {
 }
 
 /// Small numbers, so that a few keys do what millions do otherwise.
-pub fn tiny() -> BucketOptions {
+pub(crate) fn tiny() -> BucketOptions {
     BucketOptions {
         inline_bytes_max: 64,
         object_bytes: 512,
@@ -111,26 +111,26 @@ pub fn tiny() -> BucketOptions {
     }
 }
 
-pub fn key(text: &str) -> Key {
+pub(crate) fn key(text: &str) -> Key {
     Key::new(text).unwrap()
 }
 
 /// Bytes that tell who wrote them.
-pub fn bytes(tag: u64, length: usize) -> Vec<u8> {
+pub(crate) fn bytes(tag: u64, length: usize) -> Vec<u8> {
     (0u64..)
         .take(length)
         .map(|index| u8::try_from((index * 7 + tag * 131) % 251).unwrap())
         .collect()
 }
 
-pub fn about(etag: &str) -> ObjectAbout {
+pub(crate) fn about(etag: &str) -> ObjectAbout {
     ObjectAbout {
         etag: etag.to_owned(),
         ..ObjectAbout::default()
     }
 }
 
-pub async fn put(
+pub(crate) async fn put(
     bucket: &Bucket,
     text: &str,
     etag: &str,
@@ -139,7 +139,7 @@ pub async fn put(
     put_if(bucket, text, etag, data, &Precondition::default()).await
 }
 
-pub async fn put_if(
+pub(crate) async fn put_if(
     bucket: &Bucket,
     text: &str,
     etag: &str,
@@ -153,12 +153,12 @@ pub async fn put_if(
     writer.finish(about(etag), precondition).await
 }
 
-pub async fn remove(bucket: &Bucket, text: &str) -> Result<(), Error> {
+pub(crate) async fn remove(bucket: &Bucket, text: &str) -> Result<(), Error> {
     let none = Precondition::default();
     bucket.delete(&key(text), None, &none).await.map(drop)
 }
 
-pub async fn read(object: &Object, range: Range<u64>) -> Result<Vec<u8>, Error> {
+pub(crate) async fn read(object: &Object, range: Range<u64>) -> Result<Vec<u8>, Error> {
     let mut reader = object.read(range);
     let mut whole = Vec::new();
     while let Some(piece) = reader.next().await {
@@ -168,14 +168,14 @@ pub async fn read(object: &Object, range: Range<u64>) -> Result<Vec<u8>, Error> 
 }
 
 /// The whole of an object.
-pub async fn fetch(bucket: &Bucket, text: &str) -> Result<(ObjectRecord, Vec<u8>), Error> {
+pub(crate) async fn fetch(bucket: &Bucket, text: &str) -> Result<(ObjectRecord, Vec<u8>), Error> {
     let object = bucket.get(&key(text), None).await?;
     let size = object.record().size;
     let data = read(&object, 0..size).await?;
     Ok((object.record().clone(), data))
 }
 
-pub fn everything() -> ListQuery {
+pub(crate) fn everything() -> ListQuery {
     ListQuery {
         prefix: String::new(),
         delimiter: None,
@@ -185,7 +185,7 @@ pub fn everything() -> ListQuery {
     }
 }
 
-pub fn everything_uploaded() -> portico_backend::bucket::UploadQuery {
+pub(crate) fn everything_uploaded() -> portico_backend::bucket::UploadQuery {
     portico_backend::bucket::UploadQuery {
         prefix: String::new(),
         delimiter: None,
@@ -195,7 +195,7 @@ pub fn everything_uploaded() -> portico_backend::bucket::UploadQuery {
 }
 
 /// All objects, page by page.
-pub async fn all(bucket: &Bucket) -> Vec<ObjectRecord> {
+pub(crate) async fn all(bucket: &Bucket) -> Vec<ObjectRecord> {
     let mut query = everything();
     let mut records = Vec::new();
     loop {
@@ -213,7 +213,7 @@ pub async fn all(bucket: &Bucket) -> Vec<ObjectRecord> {
     }
 }
 
-pub fn names(page: &ListPage) -> Vec<String> {
+pub(crate) fn names(page: &ListPage) -> Vec<String> {
     let name = |item: &ListItem| match item {
         ListItem::CommonPrefix(text) => text.clone(),
         ListItem::Object(record, _) => record.key.to_string(),
@@ -222,7 +222,7 @@ pub fn names(page: &ListPage) -> Vec<String> {
 }
 
 /// Runs reclaim until whole rounds find nothing more.
-pub async fn reclaim_all(node: &Buckets) {
+pub(crate) async fn reclaim_all(node: &Buckets) {
     let mut quiet = 0;
     for _step in 0..100_000 {
         let outcome = node.reclaim_step().await.unwrap();

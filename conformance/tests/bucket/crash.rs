@@ -186,14 +186,14 @@ async fn a_crash_at_any_call_loses_nothing_acknowledged() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fence_at_any_call_loses_nothing_acknowledged() {
-    survive(3, End::Fence).await;
+    survive(5, End::Fence).await;
 }
 
 /// One node dies at each call while shards split; the other goes on at once and is not told.
 #[tokio::test(start_paused = true)]
 async fn the_other_node_finishes_a_split_killed_at_any_step() {
     let mut taken_over = 0;
-    for call in (2..).map(|index| index * 2) {
+    for call in (2..).map(|index| index * 3) {
         let bed = Bed::new(call);
         let other = bed.node(&tiny()).await;
         other.create(ID).await.unwrap();

@@ -457,10 +457,10 @@ async fn run(seed: u64, steps: u32, faults: Option<Faults>) -> (u64, u64) {
 #[tokio::test(start_paused = true)]
 async fn random_operations_match_the_model() {
     let mut splits = 0;
-    for seed in 0..30 {
+    for seed in 0..16 {
         splits += run(seed, 400, None).await.0;
     }
-    assert!(splits > 100, "{splits} splits");
+    assert!(splits > 60, "{splits} splits");
 }
 
 #[tokio::test(start_paused = true)]
@@ -472,8 +472,8 @@ async fn random_operations_over_a_bad_link_match_the_model() {
         lost_reply_per_mille: 60,
     };
     let mut splits = 0;
-    for seed in 100..130 {
+    for seed in 100..116 {
         splits += run(seed, 300, Some(faults)).await.0;
     }
-    assert!(splits > 50, "{splits} splits");
+    assert!(splits > 30, "{splits} splits");
 }
