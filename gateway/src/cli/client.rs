@@ -1,6 +1,7 @@
 //! Talks to a running portico over its admin API.
 
 use std::io::{self, ErrorKind};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,6 +89,11 @@ impl Client {
             return Err(Failure::new(Exit::Usage, what)
                 .with_help("it looks like https://gateway:9002 or http://127.0.0.1:9002"));
         };
+        let host = host.trim_matches(['[', ']']);
+        if scheme == "http" && !is_loopback(host) {
+            let what = format!("the token would go to {host} in the clear");
+            return Err(Failure::new(Exit::Usage, what).with_help("use an https URL"));
+        }
         let tls = match scheme {
             "https" => Some(Arc::new(tls(target.ca_file.as_deref())?)),
             _ => None,
@@ -107,7 +113,7 @@ impl Client {
         })?;
         Ok(Self {
             place: Place::Tcp {
-                host: host.trim_matches(['[', ']']).to_owned(),
+                host: host.to_owned(),
                 port,
                 tls,
             },
@@ -259,6 +265,11 @@ impl Answer {
     }
 }
 
+fn is_loopback(host: &str) -> bool {
+    let address = host.parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
 /// One segment of a path.
 pub(super) fn segment(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
@@ -298,6 +309,22 @@ fn tls(ca_file: Option<&Path>) -> Result<ClientConfig, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_this_machine_is_loopback() {
+        for host in ["localhost", "127.0.0.1", "127.1.2.3", "::1"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in [
+            "gateway",
+            "192.0.2.1",
+            "::",
+            "localhost.example.com",
+            "127.0.0.1.example",
+        ] {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
 
     #[test]
     fn a_segment_stays_one() {

@@ -59,6 +59,15 @@ impl Program {
         Self::wait(child, stdout)
     }
 
+    /// The same with further arguments.
+    pub(crate) fn start_with(directory: &Path, arguments: &[&str]) -> Self {
+        let mut command = serve(directory);
+        command.args(arguments);
+        let mut child = command.spawn().unwrap();
+        let stdout = child.stdout.take().unwrap();
+        Self::wait(child, stdout)
+    }
+
     /// The same with a terminal as its standard output.
     pub(crate) fn start_on(directory: &Path, terminal: &Terminal) -> Self {
         let mut command = serve(directory);
