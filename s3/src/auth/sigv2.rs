@@ -13,7 +13,7 @@ use crate::error::{Code, S3Error};
 use crate::limits::CLOCK_SKEW_MS_MAX;
 use crate::wire::RequestHead;
 use crate::wire::encoding::{percent_decode, query_decode};
-use crate::wire::header::from_bytes;
+use crate::wire::header::text_of;
 use crate::wire::route::host_bucket;
 use crate::wire::time::{iso8601, parse_amz_date, parse_http_date};
 
@@ -164,7 +164,7 @@ fn string_to_sign(
 ) -> Result<String, S3Error> {
     let standard = |name: &str| -> Result<String, S3Error> {
         if let Some(value) = head.headers.get(name) {
-            return Ok(from_bytes(value.as_bytes()).trim().to_owned());
+            return Ok(text_of(value.as_bytes()).trim().to_owned());
         }
         // botocore presigns with headers as parameters of the same name.
         raw_parameters(head.query)
@@ -192,7 +192,7 @@ fn amz_headers(head: &RequestHead<'_>) -> Result<BTreeMap<String, String>, S3Err
     let mut all: BTreeMap<String, String> = BTreeMap::new();
     for (name, value) in head.headers {
         if name.as_str().starts_with("x-amz-") {
-            let value = from_bytes(value.as_bytes());
+            let value = text_of(value.as_bytes());
             all.entry(name.as_str().to_owned())
                 .and_modify(|values| {
                     values.push(',');

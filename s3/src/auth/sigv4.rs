@@ -18,7 +18,7 @@ use crate::limits::{
 use crate::wire::encoding::{
     Keep, hex, percent_decode, percent_encode, percent_encode_into, query_decode, unhex,
 };
-use crate::wire::header::from_bytes;
+use crate::wire::header::text_of;
 use crate::wire::payload::ChunkSigner;
 use crate::wire::time::{amz_date, iso8601, parse_amz_date, parse_http_date};
 use crate::wire::{Payload, RequestHead};
@@ -484,7 +484,7 @@ fn write_header(
         let text = match (std::str::from_utf8(value.as_bytes()), spelling) {
             (Ok(text), _) => text.to_owned(),
             // Python's HTTP client sends ISO-8859-1 but botocore signs the text as UTF-8.
-            (Err(_), Spelling::Canonical) => from_bytes(value.as_bytes()),
+            (Err(_), Spelling::Canonical) => text_of(value.as_bytes()),
             (Err(_), Spelling::AsSent) => String::from_utf8_lossy(value.as_bytes()).into_owned(),
         };
         fold_blanks(request, &text);

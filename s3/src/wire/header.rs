@@ -1,9 +1,12 @@
 //! Headers that stay with an object: the standard ones, user metadata, the storage class.
 //!
-//! Values may hold bytes beyond ASCII: some clients send UTF-8, some ISO-8859-1, some RFC 2047.
-//! They are kept byte for byte, each byte as the character of the same number (ISO-8859-1), and go
-//! back as they came, so every client reads what it wrote.
+//! Values may hold more than ASCII. They come as UTF-8, or as ISO-8859-1 where they are not that,
+//! and are kept as text. They go back as S3 sends them: as ISO-8859-1 where that has all their
+//! characters, otherwise as an encoded word of RFC 2047. A value that comes as an encoded word is
+//! kept and given back as it is.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use portico_backend::bucket::record::ObjectAbout;
 
@@ -195,7 +198,7 @@ pub fn user_metadata(headers: &HeaderMap) -> Result<Vec<(String, String)>, S3Err
 pub fn check_metadata_size(metadata: &[(String, String)]) -> Result<(), S3Error> {
     let size: usize = metadata
         .iter()
-        .map(|(name, value)| name.len() + value.chars().count())
+        .map(|(name, value)| name.len() + value.len())
         .sum();
     if size > USER_METADATA_BYTES_MAX {
         return Err(S3Error::new(Code::MetadataTooLarge)
@@ -231,31 +234,34 @@ pub fn checked_storage_class(name: &str) -> Result<String, S3Error> {
 /// All values of a header as one list; `None` without any.
 fn joined(headers: &HeaderMap, name: &str) -> Option<String> {
     let mut values = headers.get_all(name).iter();
-    let mut all = from_bytes(values.next()?.as_bytes());
+    let mut all = text_of(values.next()?.as_bytes());
     for value in values {
         all.push(',');
-        all.push_str(&from_bytes(value.as_bytes()));
+        all.push_str(&text_of(value.as_bytes()));
     }
     Some(all)
 }
 
-/// Each byte as the character of the same number.
+/// The text of a header's value: UTF-8, otherwise ISO-8859-1.
 #[must_use]
-pub fn from_bytes(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| char::from(*byte)).collect()
+pub fn text_of(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => bytes.iter().map(|byte| char::from(*byte)).collect(),
+    }
 }
 
-/// Undoes [`from_bytes`]; characters that no byte stands for go as UTF-8.
+/// A text as the value of a header: ISO-8859-1, otherwise an encoded word.
 #[must_use]
-pub fn to_bytes(text: &str) -> Vec<u8> {
-    let bytes: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(c).ok()).collect();
-    bytes.unwrap_or_else(|| text.as_bytes().to_vec())
+pub fn value_of(text: &str) -> Vec<u8> {
+    let latin: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(c).ok()).collect();
+    latin.unwrap_or_else(|| format!("=?UTF-8?B?{}?=", STANDARD.encode(text)).into_bytes())
 }
 
 /// Whether the header could be written.
 fn put(out: &mut HeaderMap, name: &str, value: &str) -> bool {
     let name = HeaderName::from_bytes(name.as_bytes());
-    let value = HeaderValue::from_bytes(&to_bytes(value));
+    let value = HeaderValue::from_bytes(&value_of(value));
     match (name, value) {
         (Ok(name), Ok(value)) => {
             out.insert(name, value);
@@ -288,13 +294,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_comes_back_byte_for_byte() {
+    fn what_is_kept_comes_back() {
         let sent: &[(&'static str, &[u8])] = &[
             ("content-type", b"text/plain"),
             ("cache-control", b"no-cache"),
             ("expires", b"never"),
             ("x-amz-meta-latin", b"Hello \xe9"),
-            ("x-amz-meta-utf8", "Hello \u{e9}\u{4e2d}".as_bytes()),
+            ("x-amz-meta-word", b"=?UTF-8?B?w6k=?="),
             ("x-amz-meta-empty", b""),
             ("x-amz-storage-class", b"STANDARD_IA"),
         ];
@@ -303,14 +309,29 @@ mod tests {
         assert_eq!(answer, headers(sent));
 
         let mut answer = HeaderMap::new();
-        write_about(
-            &about(&[("host", b"h"), ("x-amz-storage-class", b"STANDARD")]),
-            &mut answer,
-        );
-        assert_eq!(
-            answer,
-            headers(&[("content-type", DEFAULT_CONTENT_TYPE.as_bytes())])
-        );
+        let plain = about(&[("host", b"h"), ("x-amz-storage-class", b"STANDARD")]);
+        write_about(&plain, &mut answer);
+        let default = DEFAULT_CONTENT_TYPE.as_bytes();
+        assert_eq!(answer, headers(&[("content-type", default)]));
+    }
+
+    #[test]
+    fn texts_beyond_ascii_go_back_as_s3_sends_them() {
+        for (sent, back) in [
+            ("\u{e9}".as_bytes(), &b"\xe9"[..]),
+            (b"\xe9", b"\xe9"),
+            ("\u{4e2d}".as_bytes(), b"=?UTF-8?B?5Lit?="),
+        ] {
+            let mut answer = HeaderMap::new();
+            write_about(&about(&[("x-amz-meta-a", sent)]), &mut answer);
+            assert_eq!(answer["x-amz-meta-a"].as_bytes(), back);
+        }
+        let mut unwritable = about(&[]);
+        let line = ("a".to_owned(), "b\nc".to_owned());
+        unwritable.user_metadata.push(line);
+        let mut answer = HeaderMap::new();
+        write_about(&unwritable, &mut answer);
+        assert_eq!(answer["x-amz-missing-meta"], "1");
     }
 
     #[test]

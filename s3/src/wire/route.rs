@@ -131,6 +131,10 @@ fn key(raw: &str) -> Result<Option<Key>, S3Error> {
         return Ok(None);
     }
     let decoded = percent_decode(raw)?;
+    // S3 refuses the control characters of ISO-8859-1, but not those of ASCII.
+    if decoded.contains(|c| ('\u{80}'..='\u{9f}').contains(&c)) {
+        return Err(Code::InvalidUri.into());
+    }
     Key::new(&decoded).map(Some).ok_or_else(|| {
         S3Error::new(Code::KeyTooLong)
             .with_field("Size", decoded.len().to_string())

@@ -5,7 +5,7 @@ use super::xml::{Reader, Writer};
 use crate::error::{Code, S3Error};
 use crate::limits::{BUCKET_TAGS_MAX, OBJECT_TAGS_MAX, TAG_KEY_CHARS_MAX, TAG_VALUE_CHARS_MAX};
 
-/// Keys and values in the order given.
+/// Keys and values in the order of the keys, as S3 answers them.
 pub type Tags = Vec<(String, String)>;
 
 /// Whose tags.
@@ -44,6 +44,7 @@ pub fn parse_header(value: &str) -> Result<Tags, S3Error> {
         let tag_value = query_decode(tag_value).map_err(|_| refused())?;
         add(&mut tags, key, tag_value, Tagged::Object)?;
     }
+    tags.sort_unstable();
     Ok(tags)
 }
 
@@ -100,6 +101,7 @@ fn tag_set(reader: &mut Reader<'_>, whose: Tagged) -> Result<Tags, S3Error> {
         };
         add(&mut tags, key, value, whose)?;
     }
+    tags.sort_unstable();
     Ok(tags)
 }
 
@@ -156,7 +158,7 @@ mod tests {
 
     #[test]
     fn header_and_document_say_the_same() {
-        let tags = parse_header("a=1&b%20c=d%2Be+f&g").unwrap();
+        let tags = parse_header("g&a=1&b%20c=d%2Be+f").unwrap();
         assert_eq!(pairs(&tags), [("a", "1"), ("b c", "d+e f"), ("g", "")]);
         let document = document(&tags);
         assert_eq!(
