@@ -18,7 +18,12 @@ pub(crate) async fn run(
     stop: Stop,
 ) {
     loop {
-        let pause = match buckets.reclaim_step().await {
+        // A step that is cut short is like one that a crash ended: the next one goes on.
+        let outcome = tokio::select! {
+            () = stop.requested() => return,
+            outcome = buckets.reclaim_step() => outcome,
+        };
+        let pause = match outcome {
             Ok(outcome) => {
                 stats.removed.add(outcome.removed);
                 if outcome.round_ended {
