@@ -1,9 +1,10 @@
 //! `portico keyring`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use portico_backend::catalog::{Catalog, Keyring};
+use portico_backend::catalog::{Catalog, CatalogError, Keyring};
 use portico_backend::clock::SystemClock;
 
 use super::{Location, block_on};
@@ -68,27 +69,35 @@ async fn rotate_keys(config: &Config) -> Result<(), Failure> {
     let engine = Engine::open(config.backend, data_dir.path()).await?;
     let sealed = seal(&engine, &keyring).await;
     let closed = engine.close().await;
-    let count = sealed?;
+    let sealed = sealed?;
     closed?;
-    let old: Vec<String> = keyring
+    let unused: Vec<String> = keyring
         .ids()
-        .filter(|old| *old != id)
+        .filter(|one| *one != id && !sealed.in_use.contains_key(*one))
         .map(str::to_owned)
         .collect();
-    for old in old {
+    for old in unused {
         keyring
             .remove(&old)
             .map_err(|error| Failure::from_source("cannot remove an old key", &error))?;
     }
     keyring::store(&config.keyring_file, &keyring)?;
     println!(
-        "{count} secrets are sealed with the new key {id}; back up {}",
+        "{} secrets are sealed with the new key {id}; back up {}",
+        sealed.count,
         config.keyring_file.display()
     );
     Ok(())
 }
 
-async fn seal(engine: &Engine, keyring: &Keyring) -> Result<u64, Failure> {
+/// What sealing everything anew led to.
+struct Sealed {
+    count: u64,
+    /// The keys that seal something now, with how much.
+    in_use: BTreeMap<String, u64>,
+}
+
+async fn seal(engine: &Engine, keyring: &Keyring) -> Result<Sealed, Failure> {
     let catalog = Catalog::open(
         engine.session("keyring rotate"),
         Pools::default().meta,
@@ -97,10 +106,16 @@ async fn seal(engine: &Engine, keyring: &Keyring) -> Result<u64, Failure> {
     )
     .await
     .map_err(|error| Failure::from_source("cannot open the catalog", &error))?;
-    let count = catalog
-        .reseal()
-        .await
-        .map_err(|error| Failure::from_source("cannot seal the secrets", &error));
+    let seal = async {
+        Ok(Sealed {
+            count: catalog.reseal().await?,
+            in_use: catalog.keyring_use().await?,
+        })
+    };
+    let sealed = seal.await.map_err(|error: CatalogError| {
+        Failure::from_source("cannot seal the secrets", &error)
+            .with_help("nothing is lost: the keyring still holds every key it had")
+    });
     catalog.close().await;
-    count
+    sealed
 }
