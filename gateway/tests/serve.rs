@@ -8,8 +8,11 @@ mod program;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use program::{Output, Program, S3, Terminal, http, run};
+use program::{Certificate, Output, Program, S3, Terminal, http, run};
+use rustix::process::Signal;
+use tokio::time::Instant;
 
 #[test]
 fn the_first_start_makes_all_and_the_second_finds_it() {
@@ -124,6 +127,39 @@ fn a_terminal_is_shown_the_secret_once() {
     assert!(!again.banner.contains(&secret), "{}", again.banner);
     assert_eq!(S3::new(&again, &credentials).get("/").status, 200);
     assert_eq!(again.stop().code, 0);
+}
+
+#[test]
+fn a_renewed_certificate_is_shown_without_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = Certificate::write(directory.path());
+    let configuration = "data_dir = \"data\"\n[log]\nformat = \"json\"\n\
+        [metrics]\naddress = \"127.0.0.1:0\"\n[[s3.listen]]\naddress = \"127.0.0.1:0\"\n\
+        tls = { certificate = \"certificate.pem\", key = \"key.pem\" }\n";
+    fs::write(directory.path().join("portico.toml"), configuration).unwrap();
+    let program = Program::start_with(directory.path(), &["--config", "portico.toml"]);
+    assert!(first.is_shown_at(program.s3));
+
+    let second = Certificate::write(directory.path());
+    program.signal(Signal::HUP);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !second.is_shown_at(program.s3) {
+        assert!(
+            Instant::now() < deadline,
+            "the new certificate is never shown"
+        );
+    }
+    assert!(!first.is_shown_at(program.s3));
+    let output = program.stop();
+    assert_eq!(output.code, 0, "{output:?}");
+    let told = "\"message\":\"a new certificate is in use\"";
+    assert!(output.stderr.contains(told), "{output:?}");
+    for line in output.stderr.lines() {
+        assert!(
+            line.starts_with("{\"timestamp\":\"20") && line.ends_with('}'),
+            "{line}"
+        );
+    }
 }
 
 #[test]

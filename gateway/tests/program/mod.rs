@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -19,6 +19,7 @@ use portico_backend::clock::{Clock, SystemClock};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty;
+use rustls_pki_types::CertificateDer;
 
 /// How long the program may take to say that it serves.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -104,8 +105,8 @@ impl Program {
             banner.push('\n');
         }
         Self {
-            s3: address(&banner, "  S3       http://"),
-            metrics: address(&banner, "  metrics  http://"),
+            s3: address(&banner, "  S3       "),
+            metrics: address(&banner, "  metrics  "),
             child: Some(child),
             banner,
             stdout: Some(stdout),
@@ -117,11 +118,16 @@ impl Program {
         self.child.as_ref().unwrap().id()
     }
 
+    pub(crate) fn signal(&self, signal: Signal) {
+        let id = Pid::from_child(self.child.as_ref().unwrap());
+        kill_process(id, signal).unwrap();
+    }
+
     /// Asks it to stop, as a service manager does, and waits.
     pub(crate) fn stop(mut self) -> Output {
-        let id = Pid::from_child(self.child.as_ref().unwrap());
-        kill_process(id, Signal::TERM).unwrap();
+        self.signal(Signal::TERM);
         let mut child = self.child.take().unwrap();
+        let id = Pid::from_child(&child);
         let status = within(END_TIMEOUT, id, move || child.wait().unwrap());
         Output {
             code: status.code().expect("it was not killed"),
@@ -137,6 +143,40 @@ impl Drop for Program {
             drop(child.kill());
             drop(child.wait());
         }
+    }
+}
+
+/// A self-signed certificate, as a client that trusts nothing else knows it.
+#[derive(Debug)]
+pub(crate) struct Certificate(CertificateDer<'static>);
+
+impl Certificate {
+    /// Makes a new one in `certificate.pem` and `key.pem`.
+    pub(crate) fn write(directory: &Path) -> Self {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        std::fs::write(directory.join("certificate.pem"), made.cert.pem()).unwrap();
+        std::fs::write(directory.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+        Self(made.cert.der().clone())
+    }
+
+    pub(crate) fn is_shown_at(&self, address: SocketAddr) -> bool {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(self.0.clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = "localhost".try_into().unwrap();
+        let mut tls = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        while tls.is_handshaking() {
+            if tls.complete_io(&mut stream).is_err() {
+                return false;
+            }
+        }
+        tls.peer_certificates().unwrap()[0] == self.0
     }
 }
 
@@ -212,7 +252,8 @@ fn command(directory: &Path, arguments: &[&str]) -> Command {
 fn address(banner: &str, label: &str) -> SocketAddr {
     let line = banner.lines().find_map(|line| line.strip_prefix(label));
     let line = line.unwrap_or_else(|| panic!("no {label:?} in {banner}"));
-    line.split('/').next().unwrap().parse().unwrap()
+    let (_scheme, rest) = line.split_once("://").unwrap();
+    rest.split('/').next().unwrap().parse().unwrap()
 }
 
 #[derive(Debug)]
