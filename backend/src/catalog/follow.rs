@@ -15,7 +15,7 @@ use super::keyring::Keyring;
 use super::root::{Announcement, Change, News, Root, TableKind};
 use super::table::{Edit, Table};
 use crate::clock::Clock;
-use crate::error::{Error, ErrorKind, chain};
+use crate::error::{Error, chain};
 use crate::object::{ObjectStore, Pool, Watch};
 
 /// Objects of each table. At 50,000 keys each: 3.2 million users, access keys, buckets.
@@ -311,6 +311,7 @@ impl Shared {
 pub(super) async fn follow(shared: Arc<Shared>, mut first: Option<Box<dyn Watch>>) {
     let mut tick = tokio::time::interval(LOOK_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut looks = Looks::default();
     let mut complained = false;
     loop {
         let watch = match first.take() {
@@ -320,7 +321,7 @@ pub(super) async fn follow(shared: Arc<Shared>, mut first: Option<Box<dyn Watch>
         match watch {
             Ok(watch) => {
                 complained = false;
-                let error = follow_watch(&shared, watch, &mut tick).await;
+                let error = follow_watch(&shared, watch, &mut tick, &mut looks).await;
                 tracing::info!(error = %chain(&error), "the watch on the catalog ended");
             }
             Err(error) if complained => {
@@ -333,7 +334,7 @@ pub(super) async fn follow(shared: Arc<Shared>, mut first: Option<Box<dyn Watch>
         }
         // Also the pause between attempts to watch.
         tick.tick().await;
-        look(&shared).await;
+        looks.look(&shared).await;
     }
 }
 
@@ -342,16 +343,17 @@ async fn follow_watch(
     shared: &Shared,
     mut watch: Box<dyn Watch>,
     tick: &mut tokio::time::Interval,
+    looks: &mut Looks,
 ) -> Error {
     // What happened before the watch was there.
-    look(shared).await;
+    looks.look(shared).await;
     loop {
         let notification = {
             let mut next = watch.next();
             loop {
                 tokio::select! {
                     heard = &mut next => break heard,
-                    _ = tick.tick() => look(shared).await,
+                    _ = tick.tick() => looks.look(shared).await,
                 }
             }
         };
@@ -373,12 +375,27 @@ async fn follow_watch(
     }
 }
 
-async fn look(shared: &Shared) {
-    match shared.catch_up().await {
-        Ok(()) => {}
-        Err(error) if error.kind() == ErrorKind::Unavailable => {
-            tracing::debug!(error = %chain(&error), "the catalog does not answer");
+/// Looks at the root, and complains once when it begins to fail.
+#[derive(Debug, Default)]
+struct Looks {
+    failing: bool,
+}
+
+impl Looks {
+    async fn look(&mut self, shared: &Shared) {
+        match shared.catch_up().await {
+            Ok(()) if self.failing => {
+                self.failing = false;
+                tracing::info!("follows the catalog again");
+            }
+            Ok(()) => {}
+            Err(error) if self.failing => {
+                tracing::debug!(error = %chain(&error), "still cannot follow the catalog");
+            }
+            Err(error) => {
+                self.failing = true;
+                tracing::warn!(error = %chain(&error), "cannot follow the catalog");
+            }
         }
-        Err(error) => tracing::warn!(error = %chain(&error), "cannot follow the catalog"),
     }
 }
