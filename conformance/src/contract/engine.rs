@@ -5,8 +5,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use portico_backend::local::{LocalOptions, LocalStore};
 use portico_backend::memory::{MemoryCluster, MemoryOptions};
 use portico_backend::object::ObjectStore;
+use tempfile::TempDir;
 
 /// Makes stores of one engine.
 pub trait Harness: Debug + Send + Sync {
@@ -70,5 +72,75 @@ impl Cluster for MemoryCluster {
 
     fn flush_count(&self) -> Option<u64> {
         None
+    }
+}
+
+/// The embedded engine in a directory of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalHarness {
+    /// How its stores are opened, but for their capacity.
+    pub options: LocalOptions,
+    pub name: &'static str,
+    pub seed_count: u64,
+}
+
+#[derive(Debug)]
+struct LocalCluster {
+    store: Arc<LocalStore>,
+    options: LocalOptions,
+    directory: TempDir,
+}
+
+impl Harness for LocalHarness {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn open(&self, capacity_bytes: Option<u64>) -> Box<dyn Cluster> {
+        let options = LocalOptions {
+            capacity_bytes,
+            ..self.options
+        };
+        let directory = tempfile::tempdir().expect("a directory is made");
+        let store = LocalStore::open(directory.path(), options).expect("a store is made");
+        Box::new(LocalCluster {
+            store,
+            options,
+            directory,
+        })
+    }
+
+    fn seed_count(&self) -> u64 {
+        self.seed_count
+    }
+}
+
+impl Cluster for LocalCluster {
+    fn session(&self, purpose: &str) -> Arc<dyn ObjectStore> {
+        self.store.session(purpose)
+    }
+
+    fn reopen(self: Box<Self>) -> Reopening {
+        Box::pin(async move {
+            let Self {
+                store,
+                options,
+                directory,
+            } = *self;
+            store.close().expect("a clean stop");
+            drop(store);
+            let store = LocalStore::open(directory.path(), options).expect("a store opens again");
+            let reopened: Box<dyn Cluster> = Box::new(Self {
+                store,
+                options,
+                directory,
+            });
+            reopened
+        })
+    }
+
+    fn flush_count(&self) -> Option<u64> {
+        let stats = self.store.stats();
+        Some(stats.log_flushes.value() + stats.data_flushes.value())
     }
 }

@@ -29,7 +29,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 pub use self::bench::{Bench, Opened, Session, State};
-pub use self::engine::{Cluster, Harness, MemoryHarness, Reopening};
+pub use self::engine::{Cluster, Harness, LocalHarness, MemoryHarness, Reopening};
 
 /// One thing an engine must do.
 #[derive(Clone, Copy, Debug)]
