@@ -66,31 +66,50 @@ impl Volumes {
         self.finish_deleting(&record).await
     }
 
-    /// Finishes what was begun and given up; says how many buckets that were.
+    /// Finishes what was begun and given up; says how many buckets that were. One that cannot be
+    /// finished is logged and waits for the next call.
     ///
     /// # Errors
-    /// The first failure; buckets behind it wait for the next call.
+    /// If the catalog does not tell which there are.
     pub(crate) async fn finish(&self, now_ms: u64) -> Result<u64, Error> {
         let mut count = 0;
         for record in self.catalog.buckets_unfinished().await? {
-            match record.state {
-                BucketState::Creating if record.created_ms + MAKING_MS_MAX > now_ms => continue,
-                BucketState::Creating if self.catalog.user(&record.owner).is_some() => {
-                    self.finish_making(&record).await?;
+            let name = &record.name;
+            match self.finish_one(&record, now_ms).await {
+                Ok(false) => {}
+                Ok(true) => {
+                    let state = record.state;
+                    tracing::info!(bucket = %name, ?state, "finished a bucket's change");
+                    count += 1;
                 }
-                // Without an owner, or on its way out.
-                BucketState::Creating | BucketState::Deleting => {
-                    match self.finish_deleting(&record).await {
-                        Ok(()) | Err(Error::Bucket(BucketError::BucketNotEmpty)) => {}
-                        Err(error) => return Err(error),
-                    }
+                Err(error) => {
+                    let error = chain(&error);
+                    tracing::warn!(bucket = %name, error, "a bucket's change is finished later");
                 }
-                BucketState::Live => continue,
             }
-            tracing::info!(bucket = %record.name, state = ?record.state, "finished a bucket's change");
-            count += 1;
         }
         Ok(count)
+    }
+
+    /// `false` if somebody else is at it.
+    async fn finish_one(&self, record: &BucketRecord, now_ms: u64) -> Result<bool, Error> {
+        let is_recent = record.created_ms.saturating_add(MAKING_MS_MAX) > now_ms;
+        match record.state {
+            BucketState::Live => return Ok(false),
+            BucketState::Creating if is_recent => return Ok(false),
+            BucketState::Creating if self.catalog.user(&record.owner).is_some() => {
+                self.finish_making(record).await?;
+            }
+            // Without an owner, or on its way out.
+            BucketState::Creating | BucketState::Deleting => {
+                match self.finish_deleting(record).await {
+                    Ok(()) | Err(Error::Bucket(BucketError::BucketNotEmpty)) => {}
+                    Err(Error::Bucket(BucketError::Conflict)) => return Ok(false),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(true)
     }
 
     async fn finish_making(&self, record: &BucketRecord) -> Result<BucketRecord, Error> {
@@ -135,7 +154,7 @@ impl Volumes {
 pub(crate) async fn run(volumes: Volumes, clock: Arc<dyn Clock>, stop: Stop) {
     loop {
         if let Err(error) = volumes.finish(clock.now_ms()).await {
-            tracing::warn!(error = chain(&error), "a bucket's change is finished later");
+            tracing::warn!(error = chain(&error), "cannot look for unfinished buckets");
         }
         tokio::select! {
             () = stop.requested() => return,
