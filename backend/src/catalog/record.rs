@@ -56,6 +56,8 @@ pub struct BucketRecord {
     pub name: BucketName,
     /// The id of the user who owns it.
     pub owner: String,
+    /// As its maker named it; empty for the region that has no name: see
+    /// [`BucketRecord::region_name`].
     pub region: String,
     pub created_ms: u64,
     pub state: BucketState,
@@ -147,6 +149,16 @@ impl SealedKey {
 }
 
 impl BucketRecord {
+    /// The region the bucket lies in. A bucket that was made without naming one lies in us-east-1
+    /// (S3 API, CreateBucket).
+    #[must_use]
+    pub fn region_name(&self) -> &str {
+        match self.region.as_str() {
+            "" => "us-east-1",
+            region => region,
+        }
+    }
+
     pub(super) fn encode(&self) -> Bytes {
         let mut writer = Writer::new(VERSION);
         writer

@@ -111,7 +111,7 @@ fn document(context: &Context, bucket: &BucketRecord) -> api::Bucket {
         id: bucket.id.0,
         owner: owner.map_or_else(String::new, |owner| owner.name.clone()),
         owner_id: bucket.owner.clone(),
-        region: bucket.region.clone(),
+        region: bucket.region_name().to_owned(),
         state: state.to_owned(),
         created_ms: bucket.created_ms,
     }

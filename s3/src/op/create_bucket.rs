@@ -11,8 +11,9 @@ use crate::error::{Code, S3Error};
 use crate::serve::reply::Reply;
 use crate::wire::xml;
 
-/// The region in which S3 answers 200 to whoever creates a bucket of their own again.
-const REGION_WITHOUT_CONSTRAINT: &str = "us-east-1";
+/// The region that needs no constraint, and in which S3 answers 200 to whoever creates a bucket of
+/// their own again.
+const REGION_UNNAMED: &str = "us-east-1";
 
 /// Makes a bucket. Its name is taken first and its objects are made next, so whoever finds a
 /// half-made bucket of their own finishes it.
@@ -26,10 +27,9 @@ pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
     let acl = put_acl::from_headers(cx.head.headers, &cx.service.catalog)?.unwrap_or_default();
     check_ownership(cx)?;
     let document = cx.document().await?;
-    check_location(&document, &cx.service.options.region)?;
+    let region = location(&document, &cx.service.options.region)?;
     let catalog = &cx.service.catalog;
-    let region = cx.service.options.region.as_str();
-    let record = match catalog.bucket_create(&name, cx.owner(), region).await {
+    let record = match catalog.bucket_create(&name, cx.owner(), &region).await {
         Ok(record) => record,
         Err(CatalogError::BucketExists(record)) => match exists(&record, cx.owner())? {
             Existing::Done => return Ok(created(&name)),
@@ -59,7 +59,7 @@ fn exists(record: &BucketRecord, asker: &str) -> Result<Existing, S3Error> {
     match record.state {
         BucketState::Creating => Ok(Existing::Unfinished),
         BucketState::Deleting => Err(named(Code::OperationAborted, record)),
-        BucketState::Live if record.region == REGION_WITHOUT_CONSTRAINT => Ok(Existing::Done),
+        BucketState::Live if record.region_name() == REGION_UNNAMED => Ok(Existing::Done),
         BucketState::Live => Err(named(Code::BucketAlreadyOwnedByYou, record)),
     }
 }
@@ -89,10 +89,15 @@ fn check_ownership(cx: &Context<'_>) -> Result<(), S3Error> {
     }
 }
 
-/// A bucket may be asked for in our region only; no constraint means that one.
-fn check_location(document: &[u8], region: &str) -> Result<(), S3Error> {
+/// The region that the document names. It can be ours only; where none is named it is ours too,
+/// which us-east-1 remembers as no name.
+fn location(document: &[u8], ours: &str) -> Result<String, S3Error> {
+    let unnamed = match ours {
+        REGION_UNNAMED => "",
+        ours => ours,
+    };
     if document.is_empty() {
-        return Ok(());
+        return Ok(unnamed.to_owned());
     }
     let mut reader = xml::Reader::root(document, "CreateBucketConfiguration")?;
     let mut constraint = String::new();
@@ -107,11 +112,11 @@ fn check_location(document: &[u8], region: &str) -> Result<(), S3Error> {
         }
     }
     reader.finish()?;
-    if constraint.is_empty() || constraint == region {
-        Ok(())
-    } else {
-        Err(S3Error::new(Code::InvalidLocationConstraint)
-            .with_field("LocationConstraint", constraint))
+    match constraint.as_str() {
+        "" => Ok(unnamed.to_owned()),
+        region if region == ours => Ok(constraint),
+        _ => Err(S3Error::new(Code::InvalidLocationConstraint)
+            .with_field("LocationConstraint", constraint)),
     }
 }
 
@@ -127,11 +132,14 @@ mod tests {
                  </CreateBucketConfiguration>"
             )
         };
-        let check = |text: &str| check_location(text.as_bytes(), "eu-west-1");
-        assert!(check("").is_ok());
-        assert!(check(&document("eu-west-1")).is_ok());
-        let error = check(&document("us-east-1")).unwrap_err();
+        let check = |text: &str, ours: &str| location(text.as_bytes(), ours);
+        assert_eq!(check("", "eu-west-1").unwrap(), "eu-west-1");
+        assert_eq!(check("", "us-east-1").unwrap(), "");
+        for region in ["eu-west-1", "us-east-1"] {
+            assert_eq!(check(&document(region), region).unwrap(), region);
+        }
+        let error = check(&document("us-east-1"), "eu-west-1").unwrap_err();
         assert_eq!(error.code(), Code::InvalidLocationConstraint);
-        assert!(check("<Other/>").is_err());
+        assert!(check("<Other/>", "us-east-1").is_err());
     }
 }

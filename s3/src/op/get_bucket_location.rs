@@ -5,13 +5,9 @@ use crate::error::S3Error;
 use crate::serve::reply::Reply;
 use crate::wire::xml;
 
-/// The region; empty for us-east-1, which had no name when the API was made.
+/// The region as the bucket's maker named it; empty if not at all.
 pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
-    let region = match cx.record().region.as_str() {
-        "us-east-1" => "",
-        region => region,
-    };
     let mut writer = xml::Writer::document();
-    writer.root_text("LocationConstraint", region);
+    writer.root_text("LocationConstraint", &cx.record().region);
     Ok(Reply::xml(writer.finish()))
 }

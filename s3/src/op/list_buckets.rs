@@ -25,7 +25,7 @@ pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
         .iter()
         .filter(|record| record.state == BucketState::Live)
         .filter(|record| record.name.as_str().starts_with(prefix))
-        .filter(|record| region.is_none_or(|region| region == record.region))
+        .filter(|record| region.is_none_or(|region| region == record.region_name()))
         .filter(|record| {
             after
                 .as_deref()
@@ -46,7 +46,7 @@ pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
         writer.open("Bucket");
         writer.text("Name", record.name.as_str());
         writer.text("CreationDate", &time::iso8601(record.created_ms));
-        writer.text("BucketRegion", &record.region);
+        writer.text("BucketRegion", record.region_name());
         writer.close("Bucket");
     }
     writer.close("Buckets");

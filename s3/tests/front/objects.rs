@@ -265,6 +265,12 @@ async fn buckets_are_made_found_listed_and_deleted() {
         assert_eq!(answer.status, 200);
         assert_eq!(answer.header("location"), format!("/{name}"));
     }
+    let constraint = "<CreateBucketConfiguration><LocationConstraint>us-east-1\
+                      </LocationConstraint></CreateBucketConfiguration>";
+    client.put(&front.main, "/ccc", constraint).await;
+    let answer = client.get(&front.main, "/ccc?location").await;
+    assert!(answer.body.ends_with(b">us-east-1</LocationConstraint>"));
+    client.delete(&front.main, "/ccc").await;
     assert_eq!(client.put(&front.main, "/aaa", "").await.status, 200);
     let answer = client.put(&front.alt, "/aaa", "").await;
     assert_eq!(answer.error(), (409, "BucketAlreadyExists".to_owned()));
