@@ -133,6 +133,27 @@ fn flipped_bits_are_named_and_never_served() {
 }
 
 #[test]
+fn a_full_disk_loses_nothing_and_removing_makes_room() {
+    run(async {
+        let mut refused = 0;
+        for seed in 20..24 {
+            let plan = Plan {
+                disk_bytes: Some(820_000 + 20_000 * (seed - 20)),
+                close: true,
+                ..Plan::new(seed, 250)
+            };
+            let history = record(plan).await;
+            refused += history.refused;
+            if let Err(problem) = verify_end(&history).await {
+                panic!("seed {seed}: {problem}");
+            }
+        }
+        println!("operations refused by a full disk: {refused}");
+        assert!(refused > 20, "the disk was full: {refused}");
+    });
+}
+
+#[test]
 fn a_failing_disk_loses_nothing_acknowledged() {
     run(async {
         for number in 1..120 {

@@ -73,6 +73,20 @@ impl Allocator {
         }
     }
 
+    /// Cuts off the free blocks at the end; gives the new end if there were any.
+    pub(super) fn trim(&mut self) -> Option<u64> {
+        self.drain_limbo();
+        let (start, length) = self.free.last_key_value()?;
+        let (start, length) = (*start, *length);
+        if start + length != self.end {
+            return None;
+        }
+        self.free.remove(&start);
+        self.free_blocks -= length;
+        self.end = start;
+        Some(start)
+    }
+
     /// `count` blocks, in as few runs as the first free extents give.
     pub(super) fn allocate(&mut self, count: u64) -> Option<Vec<(u64, u64)>> {
         self.drain_limbo();

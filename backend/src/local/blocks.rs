@@ -28,6 +28,8 @@ pub(super) struct Blocks {
     capacity_bytes: Option<u64>,
     /// Bytes that records take, as the last checkpoint knew, and of the memtables.
     record_bytes: AtomicU64,
+    /// What the base may still need on the same disk.
+    base_demand: AtomicU64,
     planted_bug: Option<PlantedBug>,
 }
 
@@ -45,6 +47,7 @@ impl Blocks {
             sync: Mutex::new(()),
             capacity_bytes: options.capacity_bytes,
             record_bytes: AtomicU64::new(0),
+            base_demand: AtomicU64::new(0),
             planted_bug: options.planted_bug,
         }
     }
@@ -57,6 +60,10 @@ impl Blocks {
 
     pub(super) fn set_record_bytes(&self, bytes: u64) {
         self.record_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_base_demand(&self, bytes: u64) {
+        self.base_demand.store(bytes, Ordering::Relaxed);
     }
 
     pub(super) fn used_bytes(&self) -> u64 {
@@ -95,6 +102,11 @@ impl Blocks {
         let mut grown = Err(full());
         for more in [missing.max(step), missing] {
             let end = allocator.end() + more;
+            let demand = self.base_demand.load(Ordering::Relaxed);
+            let free = self.medium.free_bytes().unwrap_or(u64::MAX);
+            if free < demand.saturating_add(more * BLOCK_BYTES_U64) {
+                continue;
+            }
             match self.medium.allocate(FileName::Data, end * BLOCK_BYTES_U64) {
                 Ok(()) => {
                     allocator.extend(end);
@@ -106,6 +118,17 @@ impl Blocks {
         }
         grown?;
         allocator.allocate(count).ok_or_else(full)
+    }
+
+    /// Gives free space at the end of the file back to the disk.
+    pub(super) fn trim(&self) -> Result<(), Error> {
+        let mut allocator = self.allocator();
+        let Some(end) = allocator.trim() else {
+            return Ok(());
+        };
+        self.medium
+            .set_len(FileName::Data, end * BLOCK_BYTES_U64)
+            .map_err(|e| io_error("shortening the data file", e))
     }
 
     /// Gives back blocks that no record ever named.

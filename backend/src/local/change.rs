@@ -85,16 +85,22 @@ impl<'a> Change<'a> {
             }
         }
         self.finish(version);
-        if !op.steps.iter().all(is_shrinking) {
-            let bytes = self.delta.iter();
-            let bytes: usize = bytes
-                .map(|(k, v)| k.len() + v.as_ref().map_or(0, Bytes::len))
-                .sum();
-            if !self.ground.blocks.has_room(bytes as u64) {
-                return Err(super::allocator::full());
-            }
+        let is_growing = !op.steps.iter().all(is_shrinking);
+        if is_growing && !self.ground.blocks.has_room(self.delta_bytes()) {
+            return Err(super::allocator::full());
         }
         Ok(())
+    }
+
+    /// What the base may need on the disk for this change.
+    pub(super) fn demand(&self) -> u64 {
+        super::core::demand(self.delta.len() as u64, self.delta_bytes())
+    }
+
+    fn delta_bytes(&self) -> u64 {
+        let bytes = self.delta.iter();
+        let bytes = bytes.map(|(key, value)| key.len() + value.as_ref().map_or(0, Bytes::len));
+        bytes.sum::<usize>() as u64
     }
 
     /// Puts the new header in place.

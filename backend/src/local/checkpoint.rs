@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::time::Instant;
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 use super::allocator::ReadToken;
 use super::base::{Base, BaseMeta};
@@ -17,10 +17,26 @@ use super::options::{LocalOptions, PlantedBug};
 /// Works until the store ends.
 pub(super) fn run(core: &Arc<Core>) {
     while let Some(frozen) = core.checkpoint.take() {
+        let end = EndsCheckpoint(core);
         if let Err(error) = checkpoint(core, frozen) {
             core.poison.set(&error);
         }
-        core.checkpoint.done();
+        drop(end);
+    }
+}
+
+/// Lets the committer go on, also if the checkpoint ends in a panic.
+struct EndsCheckpoint<'a>(&'a Core);
+
+impl Drop for EndsCheckpoint<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let context = "moving records to the base panicked";
+            self.0
+                .poison
+                .set(&Error::new(ErrorKind::Unavailable, context));
+        }
+        self.0.checkpoint.done();
     }
 }
 
@@ -69,7 +85,8 @@ pub(super) fn refill_reserve(core: &Core) {
     let wanted = reserve_bytes(&*core.medium, &core.options);
     let stored = core.medium.len(FileName::Reserve);
     let is_whole = stored.is_ok_and(|stored| stored >= wanted)
-        || core.medium.allocate(FileName::Reserve, wanted).is_ok();
+        || core.medium.allocate(FileName::Reserve, wanted).is_ok()
+        || core.blocks.trim().is_ok() && core.medium.allocate(FileName::Reserve, wanted).is_ok();
     core.is_full.store(!is_whole, Ordering::Relaxed);
 }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
-use crate::object::{Durability, ObjectId, Version};
+use crate::object::{Durability, ObjectId, Version, WriteOp};
 
 use super::change::{Change, Ground, is_shrinking};
 use super::core::{Core, Frozen};
@@ -18,7 +18,7 @@ use super::log::{Delta, Log};
 use super::media::FileName;
 use super::memtable::{Memtable, View};
 use super::options::PlantedBug;
-use super::queue::{Answer, Batch, Control, Job, What};
+use super::queue::{Answer, Batch, Control, Job, PreparedBlocks, What};
 use super::record::parse_key;
 
 /// The thread's own state.
@@ -49,6 +49,9 @@ struct Work {
     /// Jobs that found no space and may find some behind a checkpoint.
     starved: Vec<Job>,
     durable: bool,
+    /// What the base may need for all records in memory and of this batch.
+    demand: u64,
+    headroom: u64,
 }
 
 #[derive(Debug)]
@@ -79,13 +82,12 @@ impl Committer {
     /// Works until the store ends.
     pub(super) fn run(mut self) {
         let core = Arc::clone(&self.core);
+        let _end = EndsStore(Arc::clone(&core));
         while let Some(batch) = core.queue.take() {
             if self.work(batch) {
                 break;
             }
         }
-        core.queue.stop();
-        core.checkpoint.stop();
     }
 
     /// Gives `true` if the store was closed.
@@ -131,7 +133,11 @@ impl Committer {
     /// Works out and commits jobs; gives back those that found no space.
     fn work_jobs(&mut self, jobs: Vec<Job>, flush: bool, began: Instant) -> Vec<Job> {
         let core = Arc::clone(&self.core);
-        let mut work = Work::default();
+        let mut work = Work {
+            demand: core.base_demand(),
+            headroom: core.headroom(),
+            ..Work::default()
+        };
         let view = core.view();
         for job in jobs {
             core.stats
@@ -185,11 +191,8 @@ impl Committer {
         };
         let result = match &job.what {
             What::Write { op, prepared } => {
-                if core.is_full() && !op.steps.iter().all(is_shrinking) {
-                    Err(super::allocator::full())
-                } else {
-                    change.run(op, &prepared.steps, version)
-                }
+                let fits = |demand: u64| work.demand + demand <= work.headroom;
+                run_write(&core, &mut change, (op, prepared), version, fits)
             }
             What::Lock(what) => core.locks.apply(&mut change, &job.keys, &job.session, what),
         };
@@ -206,6 +209,7 @@ impl Committer {
         work.freed.append(&mut change.freed);
         work.taken.append(&mut change.taken);
         work.inline.append(&mut change.inline);
+        work.demand += change.demand();
         let delta = std::mem::take(&mut change.delta);
         if existed != exists {
             work.counts.push((job.keys.header(), exists));
@@ -331,7 +335,9 @@ impl Committer {
         let table_bytes = core.view().active.bytes();
         let freed_bytes = self.freed.len() as u64 * super::record::BLOCK_BYTES_U64;
         let freed_max = (core.blocks.block_bytes() / 8).max(FREED_BYTES_MIN);
+        let is_tight = core.base_demand() > core.headroom() / 2;
         let is_due = table_bytes > core.options.memtable_bytes
+            || is_tight
             || self.log.used_bytes() > core.options.log_bytes
             || freed_bytes > freed_max;
         let is_urgent = table_bytes > 2 * core.options.memtable_bytes;
@@ -372,6 +378,9 @@ impl Committer {
     fn checkpoint_and_wait(&mut self) -> Result<(), Error> {
         let core = Arc::clone(&self.core);
         core.poison.check()?;
+        if core.is_full() {
+            super::checkpoint::refill_reserve(&core);
+        }
         if !core.view().active.is_empty() || !self.freed.is_empty() {
             self.rotate().inspect_err(|error| core.poison.set(error))?;
         }
@@ -380,12 +389,42 @@ impl Committer {
     }
 }
 
+/// When the thread ends, in whichever way, nobody waits for it any more.
+struct EndsStore(Arc<Core>);
+
+impl Drop for EndsStore {
+    fn drop(&mut self) {
+        self.0.poison.close();
+        self.0.queue.stop();
+        self.0.checkpoint.stop();
+    }
+}
+
+/// Guards, steps, and whether the store has room for what they make.
+fn run_write(
+    core: &Core,
+    change: &mut Change<'_>,
+    (op, prepared): (&WriteOp, &PreparedBlocks),
+    version: u64,
+    fits: impl Fn(u64) -> bool,
+) -> Result<(), Error> {
+    let is_shrinking = op.steps.iter().all(is_shrinking);
+    if core.is_full() && !is_shrinking {
+        return Err(super::allocator::full());
+    }
+    change.run(op, &prepared.steps, version)?;
+    if is_shrinking || fits(change.demand()) {
+        return Ok(());
+    }
+    Err(super::allocator::full())
+}
+
 /// An answer that nobody waits for any more is nobody's loss.
 fn answer_with<T>(answer: Answer<T>, result: Result<T, Error>) {
     drop(answer.send(result));
 }
 
-fn taken_by(prepared: &super::queue::PreparedBlocks) -> Vec<u64> {
+fn taken_by(prepared: &PreparedBlocks) -> Vec<u64> {
     let steps = prepared.steps.iter();
     let blocks = steps.flat_map(|step| step.blocks.iter().map(|block| block.block));
     blocks.collect()

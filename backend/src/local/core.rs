@@ -15,7 +15,7 @@ use super::base::Base;
 use super::blocks::Blocks;
 use super::failure::Poison;
 use super::lock::LockTable;
-use super::media::Medium;
+use super::media::{FileName, Medium};
 use super::memtable::{Memtable, View};
 use super::options::{LocalOptions, LocalStats};
 use super::queue::Queue;
@@ -119,10 +119,31 @@ impl Core {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Bytes that the base may need on the disk to take what is in memory.
+    pub(super) fn base_demand(&self) -> u64 {
+        let view = self.view();
+        let tables = [Some(&view.active), view.frozen.as_ref()];
+        let demands = tables.into_iter().flatten();
+        demands
+            .map(|table| demand(table.len(), table.bytes()))
+            .sum()
+    }
+
+    /// Bytes that the base can have. Records are taken in only if they fit, or a checkpoint would
+    /// fail after their acknowledgement.
+    pub(super) fn headroom(&self) -> u64 {
+        let Some(free) = self.medium.free_bytes() else {
+            return u64::MAX;
+        };
+        let reserve = self.medium.len(FileName::Reserve).unwrap_or(0);
+        (free + reserve).saturating_sub(CHECKPOINT_BYTES)
+    }
+
     /// Tells the block store how much the records take now.
     pub(super) fn count_record_bytes(&self) {
         let view = self.view();
         let memtables = view.active.bytes() + view.frozen.as_ref().map_or(0, |table| table.bytes());
+        self.blocks.set_base_demand(self.base_demand());
         self.stats.memtable_bytes.set(memtables);
         self.stats.blocks_used_bytes.set(self.blocks.block_bytes());
         self.blocks
@@ -232,6 +253,15 @@ pub(super) const LIMITS: Limits = Limits {
     buffered: true,
     discard_bytes: 4_096,
 };
+
+/// At worst each record lies in a leaf of its own, which is written anew, and half as much again
+/// for the nodes above; the bytes themselves come on top.
+pub(super) fn demand(records: u64, bytes: u64) -> u64 {
+    records * 2 * 4_608 + 2 * bytes
+}
+
+/// What a checkpoint writes whatever its records: roots, tables of free pages.
+const CHECKPOINT_BYTES: u64 = 128 * 1024;
 
 /// Two of the largest operations.
 const IN_FLIGHT_BYTES: u64 = 2 * OP_BYTES_MAX;

@@ -73,6 +73,9 @@ pub trait Medium: Debug + Send + Sync + 'static {
 
     /// Bytes of the whole device, if they are known.
     fn device_bytes(&self) -> Option<u64>;
+
+    /// Bytes of it that can still be taken, if they are known.
+    fn free_bytes(&self) -> Option<u64>;
 }
 
 /// A directory of a file system, locked while open.
@@ -240,6 +243,11 @@ impl Medium for Directory {
     fn device_bytes(&self) -> Option<u64> {
         let stat = rustix::fs::statvfs(&self.path).ok()?;
         stat.f_blocks.checked_mul(stat.f_frsize)
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        let stat = rustix::fs::statvfs(&self.path).ok()?;
+        stat.f_bavail.checked_mul(stat.f_frsize)
     }
 }
 

@@ -48,11 +48,13 @@ impl Memtable {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    pub(super) fn len(&self) -> u64 {
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        map.len() as u64
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.map
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_empty()
+        self.len() == 0
     }
 
     /// All of a frozen table.

@@ -241,3 +241,66 @@ async fn a_full_store_answers_no_space_and_removing_makes_room() {
     let guarded = WriteOp::new([xattr]).guarded(Guard::Absent);
     session.write(&object("last"), guarded).await.unwrap();
 }
+
+/// Every object holds one byte value all over and says which in an attribute; a read that sees two
+/// versions at once, or a block that was used again, shows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn readers_see_one_version_while_checkpoints_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, session) = open(directory.path());
+    let mark = XattrName::new("mark");
+    let step = move |value: u8| {
+        let length = if value.is_multiple_of(3) {
+            70_000
+        } else {
+            6_000
+        };
+        let xattr = WriteStep::XattrSet {
+            name: mark,
+            value: Bytes::from(vec![value]),
+        };
+        let replace = WriteStep::Replace {
+            data: data(value, length),
+        };
+        WriteOp::new([replace, xattr])
+    };
+    let mut tasks = tokio::task::JoinSet::new();
+    for index in 0..4 {
+        let target = object(&format!("o{index}"));
+        session.write(&target, step(0)).await.unwrap();
+        let writer = Arc::clone(&session);
+        let written = target.clone();
+        tasks.spawn(async move {
+            for value in 0..120_u8 {
+                writer.write(&written, step(value)).await.unwrap();
+            }
+        });
+        for _ in 0..2 {
+            let (reader, target) = (Arc::clone(&session), target.clone());
+            tasks.spawn(async move {
+                for _ in 0..300 {
+                    let extents = ReadStep::Extents {
+                        offset: 0,
+                        length: 1 << 20,
+                    };
+                    let read = ReadOp::new([extents, ReadStep::Xattr { name: mark }]);
+                    let output = reader.read(&target, read).await.unwrap();
+                    let [ReadResult::Extents(extents), ReadResult::Xattr(Some(value))] =
+                        &output.results[..]
+                    else {
+                        panic!("one result for each step");
+                    };
+                    let mut bytes = extents.iter().flat_map(|extent| extent.data.iter());
+                    assert!(bytes.all(|byte| *byte == value[0]));
+                }
+            });
+        }
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.unwrap();
+    }
+    assert!(store.stats().checkpoints.value() > 2);
+    store.close().unwrap();
+    drop((store, session));
+    assert_eq!(check(directory.path()).unwrap().problems, [""; 0]);
+}

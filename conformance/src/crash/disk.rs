@@ -1,6 +1,6 @@
 //! A disk in memory that remembers what was not synced.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -56,6 +56,8 @@ struct State {
     stable: Image,
     events: Vec<Event>,
     capacity_bytes: u64,
+    /// Pages that take space: written, or allocated.
+    taken: BTreeMap<FileName, BTreeSet<u64>>,
     /// The number of the write or sync that fails, and of all after it.
     fails_at: Option<u64>,
     done: u64,
@@ -71,6 +73,7 @@ impl SimDisk {
             files: image,
             events: Vec::new(),
             capacity_bytes: u64::MAX,
+            taken: BTreeMap::new(),
             fails_at: None,
             done: 0,
             random: Generator::new(0),
@@ -86,8 +89,15 @@ impl SimDisk {
         state.random = Generator::new(seed);
     }
 
+    /// From now on the disk has room for this many bytes. Holes take none.
     pub fn set_capacity(&self, bytes: u64) {
-        self.state().capacity_bytes = bytes;
+        let mut state = self.state();
+        state.capacity_bytes = bytes;
+        let files: Vec<_> = state.files.iter().map(|(f, b)| (*f, b.len())).collect();
+        for (file, len) in files {
+            let pages = 0..(len as u64).div_ceil(PAGE);
+            state.taken.entry(file).or_default().extend(pages);
+        }
     }
 
     /// Events so far.
@@ -130,25 +140,48 @@ impl State {
         } else if fails {
             return Err(io::Error::other("the disk failed"));
         } else {
-            self.check_room(&event)?;
+            self.take_room(&event)?;
         }
         apply(&mut self.files, &event);
         self.events.push(event);
         Ok(())
     }
 
-    fn check_room(&self, event: &Event) -> io::Result<()> {
-        let end = match event {
-            Event::Write { offset, data, .. } => offset + data.len() as u64,
-            Event::SetLen { len, .. } => *len,
-            Event::Sync { .. } => 0,
-        };
-        let len = |file: FileName| self.files.get(&file).map_or(0, Vec::len) as u64;
-        let used: u64 = FileName::ALL.into_iter().map(len).sum();
-        let grown = end.saturating_sub(len(event.file()));
-        if grown > 0 && used + grown > self.capacity_bytes {
+    fn allocate(&mut self, file: FileName, len: u64) -> io::Result<()> {
+        let old = self.files.get(&file).map_or(0, Vec::len) as u64;
+        if old >= len {
+            return Ok(());
+        }
+        self.take_pages(file, old, len)?;
+        self.change(Event::SetLen { file, len })
+    }
+
+    fn take_room(&mut self, event: &Event) -> io::Result<()> {
+        match event {
+            Event::Write { file, offset, data } => {
+                self.take_pages(*file, *offset, offset + data.len() as u64)
+            }
+            Event::SetLen { file, len } => {
+                let first_gone = len.div_ceil(PAGE);
+                self.taken.entry(*file).or_default().split_off(&first_gone);
+                Ok(())
+            }
+            Event::Sync { .. } => Ok(()),
+        }
+    }
+
+    fn take_pages(&mut self, file: FileName, start: u64, end: u64) -> io::Result<()> {
+        if self.capacity_bytes == u64::MAX {
+            return Ok(());
+        }
+        let used: usize = self.taken.values().map(BTreeSet::len).sum();
+        let pages = start / PAGE..end.div_ceil(PAGE);
+        let taken = self.taken.entry(file).or_default();
+        let missing = pages.clone().filter(|page| !taken.contains(page)).count();
+        if (used + missing) as u64 * PAGE > self.capacity_bytes {
             return Err(io::Error::from(io::ErrorKind::StorageFull));
         }
+        taken.extend(pages);
         Ok(())
     }
 }
@@ -180,11 +213,7 @@ impl Medium for SimDisk {
     }
 
     fn allocate(&self, file: FileName, len: u64) -> io::Result<()> {
-        let mut state = self.state();
-        if state.files.get(&file).map_or(0, Vec::len) as u64 >= len {
-            return Ok(());
-        }
-        state.change(Event::SetLen { file, len })
+        self.state().allocate(file, len)
     }
 
     fn sync(&self, file: FileName) -> io::Result<()> {
@@ -193,6 +222,13 @@ impl Medium for SimDisk {
 
     fn device_bytes(&self) -> Option<u64> {
         None
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        let state = self.state();
+        let used: usize = state.taken.values().map(BTreeSet::len).sum();
+        let capacity = Some(state.capacity_bytes).filter(|bytes| *bytes < u64::MAX)?;
+        Some(capacity.saturating_sub(used as u64 * PAGE))
     }
 }
 
@@ -340,3 +376,4 @@ fn index(offset: u64) -> usize {
 }
 
 const SECTOR: usize = 512;
+const PAGE: u64 = 4096;

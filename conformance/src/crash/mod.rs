@@ -21,7 +21,7 @@ pub fn tiny_options(planted_bug: Option<PlantedBug>) -> LocalOptions {
         memtable_bytes: 10 * 1024,
         log_bytes: 96 * 1024,
         cache_bytes: 512 * 1024,
-        reserve_bytes: 16 * 1024,
+        reserve_bytes: 384 * 1024,
         inline_bytes_max: 6_000,
         planted_bug,
     }

@@ -143,9 +143,12 @@ impl Judge<'_> {
                 .iter()
                 .rposition(|moment| moment.stable <= self.position)
                 .unwrap_or(0);
+            // What began later can't show; the last stable state can, whenever it began.
             let mut allowed = moments[stable..]
                 .iter()
-                .filter(|moment| moment.began < self.position || moment.stable == 0);
+                .enumerate()
+                .filter(|(index, moment)| *index == 0 || moment.began < self.position)
+                .map(|(_, moment)| moment);
             if !allowed.clone().any(|moment| moment.digest == found) {
                 let expected = allowed.next().map_or("", |moment| &moment.what);
                 let known = moments.iter().find(|moment| moment.digest == found);

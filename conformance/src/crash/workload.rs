@@ -42,6 +42,8 @@ pub struct History {
     /// States of each object, the oldest first.
     pub objects: Vec<(ObjectId, Vec<Moment>)>,
     pub checkpoints: u64,
+    /// Operations that found the disk full.
+    pub refused: u64,
 }
 
 /// How a run goes.
@@ -54,6 +56,9 @@ pub struct Plan {
     pub close: bool,
     /// Writes and syncs fail from this one after opening on.
     pub fails_at: Option<u64>,
+    /// Room on the disk, once the store is open. At the end everything is removed and written
+    /// again.
+    pub disk_bytes: Option<u64>,
 }
 
 impl Plan {
@@ -65,6 +70,7 @@ impl Plan {
             planted_bug: None,
             close: false,
             fails_at: None,
+            disk_bytes: None,
         }
     }
 }
@@ -86,13 +92,20 @@ pub async fn record(plan: Plan) -> History {
         oracle: cluster.session("oracle"),
         objects: (0..OBJECTS).map(first_moment).collect(),
         failed: false,
+        refused: 0,
     };
     if let Some(at) = plan.fails_at {
         disk.fail_after(at, plan.seed);
     }
+    if let Some(bytes) = plan.disk_bytes {
+        disk.set_capacity(bytes);
+    }
     let mut done = 0;
     while done < plan.operations && !run.failed {
         done += run.step().await;
+    }
+    if plan.disk_bytes.is_some() {
+        run.remove_all_and_begin_again().await;
     }
     if plan.close && !run.failed {
         store.close().expect("the disk works");
@@ -105,6 +118,7 @@ pub async fn record(plan: Plan) -> History {
     }
     let checkpoints = store.stats().checkpoints.value();
     let objects = std::mem::take(&mut run.objects);
+    let refused = run.refused;
     drop((store, run));
     History {
         initial: Image::new(),
@@ -112,6 +126,7 @@ pub async fn record(plan: Plan) -> History {
         end: disk.image(),
         objects,
         checkpoints,
+        refused,
     }
 }
 
@@ -123,6 +138,7 @@ struct Run {
     objects: Vec<(ObjectId, Vec<Moment>)>,
     /// The disk began to fail.
     failed: bool,
+    refused: u64,
 }
 
 impl Run {
@@ -152,6 +168,13 @@ impl Run {
         let tasks: Vec<_> = tasks.collect();
         for (task, (number, op)) in tasks.into_iter().zip(writes) {
             let answer = task.await.expect("a write does not panic");
+            if answer
+                .as_ref()
+                .is_err_and(|e| e.kind() == ErrorKind::NoSpace)
+            {
+                self.refused += 1;
+                continue;
+            }
             let stable = match (&answer, op.durability) {
                 (Ok(_), Durability::Durable) => self.disk.position(),
                 (Ok(_), Durability::Buffered) | (Err(_), _) => u64::MAX,
@@ -174,6 +197,34 @@ impl Run {
             });
         }
         count
+    }
+
+    /// Removing works on a full disk, and what it frees can be used.
+    async fn remove_all_and_begin_again(&mut self) {
+        for step in [
+            WriteStep::Remove,
+            WriteStep::Append {
+                data: self.payload(),
+            },
+        ] {
+            for number in 0..self.objects.len() {
+                let began = self.disk.position();
+                let object = self.objects[number].0.clone();
+                let op = WriteOp::new([step.clone()]);
+                let answer = self.session.write(&object, op.clone()).await;
+                let answer = answer.map(|_| ()).map_err(|error| error.kind());
+                let expected = self.oracle.write(&object, op).await;
+                let expected = expected.map(|_| ()).map_err(|error| error.kind());
+                assert_eq!(answer, expected, "{object}: {step:.20?}");
+                let digest = digest(&*self.oracle, &object).await;
+                self.objects[number].1.push(Moment {
+                    began,
+                    stable: self.disk.position(),
+                    digest: digest.expect("the memory engine reads"),
+                    what: format!("{step:?}").chars().take(300).collect(),
+                });
+            }
+        }
     }
 
     async fn flush(&mut self) {
