@@ -167,3 +167,59 @@ impl fmt::Debug for ReplyBody {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+    use portico_backend::budget::Budget;
+    use portico_backend::gate::gate;
+
+    use super::*;
+
+    fn pieces(pieces: Vec<io::Result<&'static str>>) -> DataStream {
+        let pieces = pieces.into_iter().map(|piece| piece.map(Bytes::from));
+        Box::pin(futures_util::stream::iter(pieces))
+    }
+
+    async fn outcome(body: ReplyBody) -> io::Result<Bytes> {
+        body.collect()
+            .await
+            .map(http_body_util::Collected::to_bytes)
+    }
+
+    #[tokio::test]
+    async fn a_body_has_the_length_that_was_announced_or_fails() {
+        let whole = pieces(vec![Ok("ab"), Ok("cd")]);
+        assert_eq!(outcome(ReplyBody::stream(4, whole)).await.unwrap(), "abcd");
+        for (stream, length) in [
+            (vec![Ok("ab")], 4),
+            (vec![Ok("ab"), Ok("cd")], 3),
+            (vec![Ok("ab"), Err(io::Error::other("lost"))], 4),
+        ] {
+            let body = ReplyBody::stream(length, pieces(stream));
+            assert!(outcome(body).await.is_err(), "{length}");
+        }
+        assert_eq!(outcome(ReplyBody::whole(Bytes::new())).await.unwrap(), "");
+    }
+
+    #[tokio::test]
+    async fn a_gate_that_closes_cuts_the_body_off() {
+        let (control, gate) = gate(true);
+        let mut body = ReplyBody::stream(4, pieces(vec![Ok("ab"), Ok("cd")]));
+        body.guard(gate);
+        let first = body.frame().await.unwrap().unwrap();
+        assert_eq!(first.into_data().unwrap(), "ab");
+        control.set_open(false);
+        assert!(body.frame().await.unwrap().is_err());
+    }
+
+    #[tokio::test]
+    async fn bytes_in_flight_come_back_with_the_end_of_the_body() {
+        let budget = Budget::new(1 << 20);
+        let mut body = ReplyBody::whole(Bytes::from_static(b"x"));
+        body.hold(budget.try_take(1 << 20));
+        assert_eq!(budget.free_bytes(), 0);
+        drop(body);
+        assert_eq!(budget.free_bytes(), 1 << 20);
+    }
+}
