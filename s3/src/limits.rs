@@ -13,6 +13,9 @@ pub const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// buffers that others wait for.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How long a client may take nothing of a reply before it is hung up on.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// How long a connection stays half closed so that its last reply arrives.
 pub const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 

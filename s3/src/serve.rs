@@ -8,6 +8,7 @@ pub(crate) mod body;
 mod exchange;
 pub(crate) mod reply;
 mod request_id;
+mod stall;
 
 use std::future::poll_fn;
 use std::io;
@@ -35,6 +36,7 @@ use crate::auth::{Verifier, VerifierOptions};
 use crate::limits::{HEAD_BYTES_MAX, HEAD_TIMEOUT, LINGER_BYTES_MAX, LINGER_TIMEOUT};
 use crate::stats::Stats;
 use request_id::RequestIds;
+use stall::StallGuard;
 
 /// How the front door behaves, from the configuration.
 #[derive(Clone, Debug)]
@@ -152,7 +154,7 @@ where
         .auto_date_header(false)
         // A client may close its side once it has sent its request.
         .half_close(true)
-        .serve_connection(TokioIo::new(stream), handler);
+        .serve_connection(TokioIo::new(StallGuard::new(stream)), handler);
     let ended = {
         let mut stopping = std::pin::pin!(stop.requested());
         let mut is_stopping = false;
@@ -166,7 +168,7 @@ where
         .await
     };
     match ended {
-        Ok(()) => linger(connection.into_parts().io.into_inner()).await,
+        Ok(()) => linger(connection.into_parts().io.into_inner().into_inner()).await,
         Err(error) => {
             tracing::debug!(peer = %peer, error = chain(&error), "connection ended with an error");
         }

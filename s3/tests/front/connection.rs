@@ -197,6 +197,29 @@ async fn a_silent_client_is_hung_up_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_stops_reading_gives_its_bytes_back() {
+    let budget = Budget::new(64 << 20);
+    let front = Front::with_budget(S3Options::default(), budget.clone()).await;
+    let mut client = front.client().await;
+    client.put(&front.main, "/photos", "").await;
+    let big = vec![7; 8 << 20];
+    let answer = client.put(&front.main, "/photos/big", big.clone()).await;
+    assert_eq!(answer.status, 200);
+    let answer = client.get(&front.main, "/photos/big").await;
+    assert!(answer.body == big);
+    drop(answer);
+
+    let mut stream = front.stream();
+    let get = request(Method::GET, "/photos/big", "");
+    let head = head_text(&signed(&front.main, get, Signed::Body, START_MS));
+    stream.write_all(head.as_bytes()).await.unwrap();
+    assert!(read_head(&mut stream).await.starts_with("HTTP/1.1 200 "));
+    assert!(budget.free_bytes() < 64 << 20);
+    tokio::time::sleep(Duration::from_secs(70)).await;
+    assert_eq!(budget.free_bytes(), 64 << 20);
+}
+
+#[tokio::test(start_paused = true)]
 async fn errors_carry_ids_and_answers_to_head_carry_no_body() {
     let front = front_with_bucket().await;
     let mut client = front.client().await;
