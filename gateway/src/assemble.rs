@@ -1,5 +1,7 @@
 //! The only place where an engine, the volumes and the protocols meet.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -88,7 +90,9 @@ impl Engine {
                 let path = store_path(data_dir);
                 let shown = path.display().to_string();
                 let opened = blocking(move || {
-                    std::fs::create_dir_all(&path).map_err(|error| {
+                    let mut builder = DirBuilder::new();
+                    builder.recursive(true).mode(0o700);
+                    builder.create(&path).map_err(|error| {
                         Error::new(ErrorKind::Unavailable, "make the directory").with_source(error)
                     })?;
                     LocalStore::open(&path, options)

@@ -67,11 +67,13 @@ async fn run(
         show,
     )
     .await?;
+    let addresses: Vec<SocketAddr> = listeners.s3.iter().filter_map(Listener::address).collect();
     let banner = listeners.banner(config, &root).render();
     let certificates = listeners.certificates();
     let mut running = Running::start(config, node, listeners, certificates.clone());
     node.gate.set_open(true);
     node.health.enter(Phase::Serving);
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), s3 = ?addresses, "serving");
     print_banner(&banner);
     let outcome = loop {
         tokio::select! {

@@ -23,6 +23,11 @@ fn the_first_start_makes_all_and_the_second_finds_it() {
         fs::metadata(&file).unwrap().permissions().mode() & 0o777,
         0o600
     );
+    let store = directory.path().join("portico-data/store");
+    assert_eq!(
+        fs::metadata(store).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
     let credentials = fs::read_to_string(&file).unwrap();
     assert!(
         program.banner.contains(file.to_str().unwrap()),
