@@ -93,7 +93,8 @@ async fn a_request_that_does_not_end_is_cut() {
     asked.notified().await;
     running.control.request();
     running.task.await.unwrap();
-    assert_eq!(reply.await.unwrap(), "");
+    let reply = tokio::time::timeout(Duration::from_secs(30), reply).await;
+    assert_eq!(reply.expect("the connection was cut").unwrap(), "");
 }
 
 #[tokio::test]
