@@ -7,10 +7,12 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::entry::{Owner, Span};
 use super::error::Error;
@@ -29,6 +31,9 @@ const UNIT_BYTES: u32 = 2 * 1024 * 1024;
 
 /// Writes of one object on their way.
 pub(super) const WRITES_MAX: usize = 2;
+
+/// How long closing waits for changes on their way.
+const CLOSING_MAX: Duration = Duration::from_secs(30);
 
 /// Objects removed at a time.
 const REMOVALS: usize = 8;
@@ -424,8 +429,16 @@ fn join_extents(offset: u64, length: u64, extents: Vec<crate::object::Extent>) -
 }
 
 impl Shared {
+    fn has_changes_waiting(&self) -> bool {
+        !self.queues.lock().expect(super::LOCK).is_empty()
+    }
+
     /// Refuses all later writes and ends this writer, unless a write may still be on its way.
     pub(super) async fn close(&self) -> Result<(), Error> {
+        let since = Instant::now();
+        while self.has_changes_waiting() && since.elapsed() < CLOSING_MAX {
+            pause(2).await;
+        }
         {
             let mut closed = self.closed.write().await;
             if *closed {

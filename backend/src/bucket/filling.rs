@@ -15,7 +15,7 @@ use crate::error::ErrorKind;
 use crate::object::{Guard, ObjectId, ReadOp, ReadResult, ReadStep, Version, WriteOp, WriteStep};
 
 /// Rows of one write.
-const ROWS_PER_WRITE: usize = 256;
+const ROWS_PER_WRITE: usize = 512;
 
 /// How often a write is tried over a bad link.
 const TRIES_MAX: u32 = 12;

@@ -23,6 +23,9 @@ use crate::object::{Guard, ObjectId, OmapPage, ReadResult, ReadStep, WriteOp, Wr
 /// Rows that one step looks at.
 const ROWS_PER_STEP: u32 = 64;
 
+/// Markers of writers that a shard may hold before those of ended ones go.
+const MARKERS_MAX: usize = 16;
+
 /// What is left of a round; the next step takes the first.
 #[derive(Debug, Default)]
 pub(super) struct Round(VecDeque<Task>);
@@ -240,7 +243,10 @@ impl Shared {
                 kind: GARBAGE,
                 start: kind_range(GARBAGE).start,
             }),
-            None => self.reclaim_split(id, number).await?,
+            None => {
+                self.reclaim_split(id, number).await?;
+                self.reclaim_markers(&object).await?;
+            }
         }
         Ok(removed)
     }
@@ -438,6 +444,29 @@ impl Shared {
             notes.insert((id, number), SplitNote::Running);
         }
         self.run_split(id, number).await
+    }
+
+    /// Forgets the last batches of writers that write no more.
+    async fn reclaim_markers(&self, object: &ObjectId) -> Result<(), Error> {
+        let Some(page) = self.page(object, kind_range(row::MARKER)).await? else {
+            return Ok(());
+        };
+        if page.entries.len() <= MARKERS_MAX {
+            return Ok(());
+        }
+        let mut ended = Vec::new();
+        for (row, _) in page.entries {
+            let number = row.get(1..).and_then(|tail| tail.try_into().ok());
+            let writer = u64::from_be_bytes(number.ok_or_else(|| odd_row(object))?);
+            if writer != self.writer.number && self.has_writer_ended(writer).await? {
+                ended.push(row);
+            }
+        }
+        let op = WriteOp::new([WriteStep::OmapRemove { keys: ended }]).guarded(Guard::Exists);
+        match self.write(object, op).await {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 
     async fn reclaim_retired(&self, id: BucketId, number: u64) -> Result<u64, Error> {

@@ -24,7 +24,7 @@ pub(super) const REMAINS: u8 = b'r';
 /// What changed while the shard was copied.
 pub(super) const LOG: u8 = b'l';
 /// The last batch of a writer.
-const MARKER: u8 = b'w';
+pub(super) const MARKER: u8 = b'w';
 
 /// Lower than any byte of an encoded key.
 const TERMINATOR: u8 = 0;

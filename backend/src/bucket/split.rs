@@ -28,8 +28,11 @@ use crate::object::{
 /// Rows copied at a time; with inline data they are a few MiB.
 const COPY_ROWS: u32 = 256;
 
-/// Logged changes that may be left when the parent is frozen.
-const FREEZE_ROWS_MAX: usize = 64;
+/// Logged changes read at a time: catching up must be faster than batches are.
+const LOG_ROWS: u32 = 1_000;
+
+/// Logged changes that may be left when the parent is frozen: some ten operations' worth.
+const FREEZE_ROWS_MAX: usize = 512;
 
 /// Rounds of catching up before the parent is frozen with whatever is left.
 const CATCH_UP_ROUNDS_MAX: u32 = 64;
@@ -400,9 +403,9 @@ impl Splitter<'_> {
             child.open().await?;
         }
         if self.switch(&view.state).await? {
-            self.shared.finish_parent(&self.parent, &self.split).await?;
             self.shared.stats.splits.add(1);
             self.shared.stats.freezes.record(frozen_at.elapsed());
+            self.shared.finish_parent(&self.parent, &self.split).await?;
         }
         Ok(())
     }
@@ -480,7 +483,7 @@ impl Splitter<'_> {
         };
         let page = self
             .shared
-            .scan_shard(&self.parent, &range, false, COPY_ROWS)
+            .scan_shard(&self.parent, &range, false, LOG_ROWS)
             .await?;
         let Some((last, _)) = page.entries.last() else {
             return Ok(0);

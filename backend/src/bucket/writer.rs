@@ -168,12 +168,13 @@ impl Shared {
     pub(super) async fn new_data_id(&self) -> Result<DataId, Error> {
         let mut ids = self.writer.ids.lock().await;
         if ids.next == ids.record.high_water {
-            let record = WriterRecord {
-                high_water: ids.record.high_water + BLOCK,
-                ..ids.record.clone()
+            let record = self.stored_writer().await?;
+            let raised = WriterRecord {
+                high_water: record.high_water + BLOCK,
+                ..record.clone()
             };
-            self.replace_writer(&ids.record, &record).await?;
-            ids.record = record;
+            self.replace_writer(&record, &raised).await?;
+            ids.record = raised;
         }
         let counter = ids.next;
         ids.next += 1;
@@ -186,13 +187,26 @@ impl Shared {
     /// Says that this writer makes no more ids and has no write on its way.
     pub(super) async fn end_writer(&self) -> Result<(), Error> {
         let mut ids = self.writer.ids.lock().await;
-        let record = WriterRecord {
+        let record = self.stored_writer().await?;
+        let ended = WriterRecord {
             ended: true,
-            ..ids.record.clone()
+            ..record.clone()
         };
-        self.replace_writer(&ids.record, &record).await?;
-        ids.record = record;
+        self.replace_writer(&record, &ended).await?;
+        ids.record = ended;
         Ok(())
+    }
+
+    /// This writer's row, which an earlier attempt of unknown outcome may have raised.
+    async fn stored_writer(&self) -> Result<WriterRecord, Error> {
+        let object = writers_object(&self.meta);
+        let rows = self
+            .rows_of(&object, &[writer_row(self.writer.number)])
+            .await?;
+        match rows.into_iter().next().flatten() {
+            Some(value) => WriterRecord::decode(&value).map_err(|e| corrupt(&object, e)),
+            None => Err(ended_by_another().into()),
+        }
     }
 
     /// Only this writer writes its row while its session lives, so the guard tells whether an
@@ -211,11 +225,7 @@ impl Shared {
                 Ok(_) => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::GuardFailed && unknown => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::GuardFailed => {
-                    return Err(StoreError::new(
-                        ErrorKind::Fenced,
-                        "another session ended this writer",
-                    )
-                    .into());
+                    return Err(ended_by_another().into());
                 }
                 Err(error) if may_pass(&error) && round < TRIES_MAX => {
                     unknown |= error.kind().is_perhaps_applied();
@@ -226,4 +236,8 @@ impl Shared {
         }
         unreachable!("the loop ends by returning")
     }
+}
+
+fn ended_by_another() -> StoreError {
+    StoreError::new(ErrorKind::Fenced, "another session ended this writer")
 }

@@ -39,6 +39,11 @@ async fn filled(count: u32) -> (Arc<Faulty>, Arc<Buckets>, Bucket) {
     }
     // Splits that are on their way end.
     tokio::time::sleep(Duration::from_millis(500)).await;
+    let splits = node.stats().splits.value();
+    let (frozen, frozen_us) = node.stats().freezes.cumulative();
+    let all = frozen.last().copied().unwrap_or(0);
+    assert_eq!(all, splits);
+    assert!(splits > 0 && frozen_us / splits < 100_000, "{frozen:?}");
     // The map is known from here on.
     bucket.list(&everything()).await.unwrap();
     (store, node, bucket)

@@ -6,6 +6,7 @@ use std::time::Duration;
 use portico_backend::bucket::{Bucket, BucketOptions, Buckets, Error, EtagMatch, Precondition};
 use portico_backend::error::ErrorKind;
 use portico_backend::faulty::{CallKind, Faults, Faulty, FaultyOptions};
+use portico_backend::memory::{MemoryCluster, MemoryOptions};
 
 use crate::bed::{
     Bed, ID, about, all, bytes, fetch, key, put, put_if, read, reclaim_all, remove, tiny,
@@ -303,6 +304,36 @@ async fn time_never_goes_back_for_a_key() {
     let second = put(&buckets[1], "k", "2", &[]).await.unwrap();
     assert!(second.sequence > first.sequence);
     assert_eq!(second.modified_ms, first.modified_ms);
+}
+
+/// A full store refuses new data; deleting works and gives space back.
+#[tokio::test]
+async fn a_full_store_still_deletes() {
+    let mut bed = Bed::new(0);
+    bed.cluster = MemoryCluster::new(MemoryOptions {
+        capacity_bytes: 2_000_000,
+        ..MemoryOptions::default()
+    });
+    let (nodes, buckets) = two_nodes(&bed, &tiny()).await;
+    let mut count = 0;
+    let error = loop {
+        match put(&buckets[0], &format!("{count}"), "e", &bytes(1, 4_000)).await {
+            Ok(_) => count += 1,
+            Err(error) => break error,
+        }
+    };
+    let Error::Store(error) = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(error.kind(), ErrorKind::NoSpace);
+    assert!(count > 10, "{count} objects fit");
+    for index in 0..count {
+        remove(&buckets[1], &format!("{index}")).await.unwrap();
+    }
+    bed.clock.advance(1);
+    reclaim_all(&nodes[1]).await;
+    put(&buckets[0], "k", "e", &bytes(1, 4_000)).await.unwrap();
+    bed.tear_down(&nodes[0]).await;
 }
 
 /// Of parts of one number the one that finished last is there as a whole.
