@@ -430,7 +430,7 @@ impl Batch {
     fn leave_unknown(&mut self, error: &Error) {
         for one in &mut self.pending {
             if let Some(staged) = one.staged.take() {
-                staged.keep();
+                staged.leave();
             }
         }
         fail_all(std::mem::take(&mut self.pending), error);

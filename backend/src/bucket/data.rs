@@ -101,8 +101,14 @@ impl Staged {
         self.span
     }
 
-    /// The data is linked, or may be.
-    pub(super) fn keep(mut self) {
+    /// The data is linked.
+    pub(super) fn keep(self) {
+        self.shared.settle_id(self.span.data);
+        self.leave();
+    }
+
+    /// The data may be linked: it is examined once this writer has ended.
+    pub(super) fn leave(mut self) {
         self.kept = true;
     }
 }
@@ -331,6 +337,8 @@ impl Shared {
         if doubtful || removed.is_err() {
             let due_ms = self.now_ms().saturating_add(self.options.grace_ms);
             self.failures.push(Failure { span, due_ms });
+        } else {
+            self.settle_id(span.data);
         }
     }
 

@@ -87,11 +87,13 @@ impl PartWriter {
         let (span, staged) = match self.data.finish().await? {
             Written::Staged(staged) => (staged.span(), Some(staged)),
             Written::Empty | Written::Inline(_) => {
+                // An id alone, by which the part's row differs from others; nothing is stored.
                 let span = Span {
                     data: self.shared.new_data_id().await?,
                     size: 0,
                     object_bytes: self.shared.options.object_bytes,
                 };
+                self.shared.settle_id(span.data);
                 (span, None)
             }
         };

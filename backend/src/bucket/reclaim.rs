@@ -112,7 +112,10 @@ impl Shared {
         };
         more.push(Task::Failures);
         match self.remove_span(&failure.span).await {
-            Ok(removed) => Ok(removed),
+            Ok(removed) => {
+                self.settle_id(failure.span.data);
+                Ok(removed)
+            }
             Err(error) => {
                 self.failures.push(super::data::Failure {
                     due_ms: self.now_ms().saturating_add(1),

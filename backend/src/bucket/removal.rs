@@ -143,6 +143,11 @@ impl Shared {
             if view.first(&entries).is_some() || view.first(&uploads).is_some() {
                 return Err(Error::BucketNotEmpty);
             }
+            if let Phase::Frozen(split) = &view.state.phase {
+                // The splitter looks at the map alone from here on: it must not switch to what it
+                // copied before this shard was closed, and perhaps opened again.
+                self.give_up_split(id, split).await?;
+            }
             self.set_phase(&object, &view, closing.clone()).await?;
             pause(round.min(3)).await;
         }

@@ -266,6 +266,33 @@ impl Shared {
         Err(Error::Conflict)
     }
 
+    /// Makes sure that no key is ever led to the new shards of a split that has not switched.
+    pub(super) async fn give_up_split(&self, id: BucketId, split: &Split) -> Result<(), Error> {
+        for round in 0..TRIES_MAX {
+            let map = self.fresh_map(id).await?;
+            let mut entries = Vec::new();
+            for number in [split.left, split.right] {
+                match map.retired.get(&number) {
+                    Some(retired) if !retired.given_up => {
+                        let retired = Retired {
+                            given_up: true,
+                            ..*retired
+                        };
+                        entries.push((retired_row(number), retired.encode()));
+                    }
+                    Some(_) | None => {}
+                }
+            }
+            if entries.is_empty() {
+                return Ok(());
+            }
+            self.write_map(id, &map, [WriteStep::OmapSet { entries }])
+                .await?;
+            pause(round.min(4)).await;
+        }
+        Err(Error::Conflict)
+    }
+
     /// Changes a map as of a version; `false` if somebody came first or nobody knows.
     pub(super) async fn write_map(
         &self,

@@ -4,6 +4,7 @@
 //! A data id is (writer, counter). A writer stores how far it may count before it counts so far,
 //! so everything an ended writer ever made lies below its stored high-water mark.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -35,7 +36,8 @@ pub(super) struct WriterRecord {
     pub(super) session: SessionId,
     /// Counters from here on were never used.
     pub(super) high_water: u64,
-    /// Counters below were examined after the writer had ended.
+    /// What has a counter below is linked, or was removed: the writer itself knew, or it was
+    /// examined after the writer had ended.
     pub(super) examined: u64,
     pub(super) ended: bool,
 }
@@ -45,6 +47,8 @@ pub(super) struct WriterRecord {
 pub(super) struct Writer {
     pub(super) number: u64,
     ids: Mutex<Ids>,
+    /// Counters of data that is neither linked nor removed, as far as this node knows.
+    unsettled: std::sync::Mutex<BTreeSet<u64>>,
 }
 
 #[derive(Debug)]
@@ -106,7 +110,11 @@ impl Writer {
             match try_register(store, &object, &record).await {
                 Ok(Some(number)) => {
                     let ids = Mutex::new(Ids { next: 0, record });
-                    return Ok(Self { number, ids });
+                    return Ok(Self {
+                        number,
+                        ids,
+                        unsettled: std::sync::Mutex::default(),
+                    });
                 }
                 Ok(None) => {}
                 Err(Error::Store(error)) if may_pass(&error) && failures < TRIES_MAX => {
@@ -171,6 +179,7 @@ impl Shared {
             let record = self.stored_writer().await?;
             let raised = WriterRecord {
                 high_water: record.high_water + BLOCK,
+                examined: self.settled_below(ids.next),
                 ..record.clone()
             };
             self.replace_writer(&record, &raised).await?;
@@ -178,6 +187,8 @@ impl Shared {
         }
         let counter = ids.next;
         ids.next += 1;
+        let mut unsettled = self.writer.unsettled.lock().expect(super::LOCK);
+        unsettled.insert(counter);
         Ok(DataId {
             writer: self.writer.number,
             counter,
@@ -190,11 +201,23 @@ impl Shared {
         let record = self.stored_writer().await?;
         let ended = WriterRecord {
             ended: true,
+            examined: self.settled_below(ids.next),
             ..record.clone()
         };
         self.replace_writer(&record, &ended).await?;
         ids.record = ended;
         Ok(())
+    }
+
+    /// What has this id is linked, or removed for good.
+    pub(super) fn settle_id(&self, data: DataId) {
+        let mut unsettled = self.writer.unsettled.lock().expect(super::LOCK);
+        unsettled.remove(&data.counter);
+    }
+
+    fn settled_below(&self, next: u64) -> u64 {
+        let unsettled = self.writer.unsettled.lock().expect(super::LOCK);
+        unsettled.first().copied().unwrap_or(next)
     }
 
     /// This writer's row, which an earlier attempt of unknown outcome may have raised.

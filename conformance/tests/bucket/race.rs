@@ -22,11 +22,42 @@ async fn two_nodes(bed: &Bed, options: &BucketOptions) -> ([Arc<Buckets>; 2], [B
     (nodes, buckets)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// Two nodes with slow links, so that what one does falls between the steps of the other.
+async fn slow_nodes(bed: &Bed, seed: u64) -> ([Arc<Buckets>; 2], [Bucket; 2]) {
+    let faults = Faults {
+        delay_max: Duration::from_millis(5),
+        ..Faults::default()
+    };
+    let mut nodes = Vec::new();
+    for number in 0..2 {
+        let link = FaultyOptions::new(seed * 2 + number)
+            .with(CallKind::Read, faults)
+            .with(CallKind::Write, faults);
+        let store = Faulty::new(bed.cluster.session("slow"), link);
+        nodes.push(bed.open(store, &patient()).await.unwrap());
+    }
+    let nodes: [Arc<Buckets>; 2] = nodes.try_into().unwrap();
+    nodes[0].create(ID).await.unwrap();
+    let buckets = [
+        nodes[0].bucket(ID).await.unwrap(),
+        nodes[1].bucket(ID).await.unwrap(),
+    ];
+    (nodes, buckets)
+}
+
+/// Slow links are no reason to take anything over.
+fn patient() -> BucketOptions {
+    BucketOptions {
+        takeover_ms: 2_000,
+        ..tiny()
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_fifty_conditional_puts_exactly_one_wins() {
     for round in 0..10 {
         let bed = Bed::new(round);
-        let (nodes, buckets) = two_nodes(&bed, &tiny()).await;
+        let (nodes, buckets) = slow_nodes(&bed, round).await;
         let mut tasks = Vec::new();
         for index in 0..50u64 {
             let bucket = buckets[usize::try_from(index % 2).unwrap()].clone();
@@ -59,10 +90,10 @@ async fn of_fifty_conditional_puts_exactly_one_wins() {
 }
 
 /// Each reads, adds one and writes only if nobody came between: no addition is lost.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn compare_and_swap_loses_no_update() {
     let bed = Bed::new(0);
-    let (_nodes, buckets) = two_nodes(&bed, &tiny()).await;
+    let (_nodes, buckets) = slow_nodes(&bed, 0).await;
     put(&buckets[0], "counter", "0", &[]).await.unwrap();
     let mut tasks = Vec::new();
     for worker in 0..4 {
@@ -91,10 +122,10 @@ async fn compare_and_swap_loses_no_update() {
     assert_eq!(record.about.etag, "100");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn of_complete_and_abort_one_wins() {
     let bed = Bed::new(0);
-    let (nodes, buckets) = two_nodes(&bed, &tiny()).await;
+    let (nodes, buckets) = slow_nodes(&bed, 0).await;
     let (mut completed, mut aborted) = (0, 0);
     for round in 0..40 {
         let text = format!("k{round}");
@@ -194,12 +225,12 @@ async fn an_upload_is_safe_from_reclaim_until_its_link() {
 }
 
 /// Puts race with deletions of the bucket: what was acknowledged is there, or the bucket is not.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_put_lands_before_a_deletion_or_fails() {
     let (mut deleted, mut kept) = (0, 0);
     for round in 0..60 {
         let bed = Bed::new(round);
-        let (nodes, buckets) = two_nodes(&bed, &tiny()).await;
+        let (nodes, buckets) = slow_nodes(&bed, round).await;
         for index in 0..16u64 {
             put(&buckets[0], &format!("{index}"), "x", &[1])
                 .await
