@@ -9,7 +9,8 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-EXPECTED = Path(__file__).parents[1] / "expected"
+SUITES = Path(__file__).parent
+EXPECTED = SUITES.parent / "expected"
 
 
 class Skip(Exception):
@@ -67,9 +68,7 @@ class Report:
         except Skip as skip:
             result, note = "skipped", str(skip)
         except Exception as error:
-            result, note = "failed", f"{type(error).__name__}: {error}"
-            if not isinstance(error, AssertionError):
-                note += "\n" + "".join(traceback.format_tb(error.__traceback__)[-3:])
+            result, note = "failed", f"{place(error)} {type(error).__name__}: {error}"
         return self.add(name, result, time.monotonic() - started, note)
 
     def add(self, name: str, result: str, seconds: float = 0.0, note: str = "") -> Outcome:
@@ -109,6 +108,13 @@ class Report:
             count[outcome.result] += 1
         closing_line(**count)
         return 1 if count["failed"] or not count["passed"] else 0
+
+
+def place(error: Exception) -> str:
+    """The last line of a suite that the error came through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(SUITES)]
+    return f"({Path(ours[-1].filename).name}:{ours[-1].lineno})" if ours else ""
 
 
 def closing_line(passed: int, failed: int, skipped: int) -> None:
