@@ -195,6 +195,11 @@ class Portico(Server):
             Endpoint(f"https://127.0.0.1:{self.tls}", self.authority),
         ]
 
+    def user(self, name: str, display_name: str) -> User:
+        made = json.loads(self.ask("user", "create", name, "--display-name", display_name, "--json"))
+        key = json.loads(self.ask("user", "key", "create", name, "--json"))
+        return User(made["id"], made["display_name"], key["access_key"], key["secret_key"])
+
     def ask(self, *arguments) -> str:
         """A command of the program against this server, as an operator gives it."""
         command = [str(part) for part in (self.program, *arguments, "--config", self.configuration)]
