@@ -107,7 +107,7 @@ def ci() -> int:
     return 1 if failures or counts[1] else 0
 
 
-CI_SUITES: list[tuple[str, list[str]]] = []
+CI_SUITES = [("s3-clients", ["--short"]), ("s3-kill", ["--rounds", "3"])]
 
 
 def limited(command: list[str], seconds: int) -> tuple[int, str]:
