@@ -20,8 +20,8 @@ fn run<T>(suite: impl Future<Output = T>) -> T {
 fn depth(seed: u64) -> Depth {
     Depth {
         seed,
-        losses: 2,
-        recovery_every: 97,
+        losses: 1,
+        recovery_every: 149,
         check_every: 8,
         planted_bug: None,
     }
@@ -95,6 +95,7 @@ async fn catch(bug: PlantedBug) -> Option<String> {
         }
         let depth = Depth {
             planted_bug: Some(bug),
+            losses: 2,
             recovery_every: u64::MAX,
             ..depth(seed)
         };
