@@ -85,11 +85,39 @@ impl<'a> Change<'a> {
             }
         }
         self.finish(version);
-        let is_growing = !op.steps.iter().all(is_shrinking);
-        if is_growing && !self.ground.blocks.has_room(self.delta_bytes()) {
-            return Err(super::allocator::full());
-        }
         Ok(())
+    }
+
+    /// Whether the change is allowed although the store is full: it gives space back, or keeps
+    /// books in the room of what it takes away. `op` has been done.
+    pub(super) fn fits_a_full_store(&self, op: &WriteOp) -> Result<bool, Error> {
+        if op.steps.iter().all(is_shrinking) {
+            return Ok(true);
+        }
+        if !op.steps.iter().all(may_fit_a_full_store) {
+            return Ok(false);
+        }
+        let slack_bytes = match op.steps.iter().any(is_shrinking) {
+            true => BOOK_KEEPING_BYTES,
+            false => 0,
+        };
+        let before = Layers {
+            deltas: smallvec![self.ground.batch],
+            view: self.ground.view,
+        };
+        let mut removed_bytes = 0;
+        for key in self.delta.keys() {
+            let value = before.value(key)?;
+            removed_bytes += value.map_or(0, |value| (key.len() + value.len()) as u64);
+        }
+        let kept = self.delta.iter();
+        let kept = kept.filter_map(|(key, value)| Some(key.len() + value.as_ref()?.len()));
+        Ok(kept.sum::<usize>() as u64 <= removed_bytes + slack_bytes)
+    }
+
+    /// Whether the capacity leaves room for the records of this change.
+    pub(super) fn is_within_capacity(&self) -> bool {
+        self.ground.blocks.has_room(self.delta_bytes())
     }
 
     /// What the base may need on the disk for this change.
@@ -540,7 +568,13 @@ fn guard_failed(kind: ErrorKind, name: &str) -> Error {
     Error::new(kind, format!("checking guard {name}"))
 }
 
-/// Whether the step is allowed on a full store.
+/// Whether an operation with this step may be allowed on a full store: it takes no block.
+pub(super) fn may_fit_a_full_store(step: &WriteStep) -> bool {
+    let keeps_books = matches!(step, WriteStep::OmapSet { .. } | WriteStep::XattrSet { .. });
+    keeps_books || is_shrinking(step)
+}
+
+/// Whether the step is allowed on a full store whatever else the operation does.
 pub(super) fn is_shrinking(step: &WriteStep) -> bool {
     match step {
         WriteStep::Replace { data } => data.is_empty(),
@@ -559,6 +593,10 @@ pub(super) fn is_shrinking(step: &WriteStep) -> bool {
         | WriteStep::XattrSet { .. } => false,
     }
 }
+
+/// What an operation that removes something may add beyond what it takes away: an index counts what
+/// is left, and names what is to be removed later. The reserve holds many thousands of these.
+const BOOK_KEEPING_BYTES: u64 = 512;
 
 pub(super) fn chunk_index(sub: &[u8]) -> Result<u64, Error> {
     let bytes = <[u8; 8]>::try_from(sub)

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::error::{Error, ErrorKind};
 use crate::object::{Durability, ObjectId, Version, WriteOp};
 
-use super::change::{Change, Ground, is_shrinking};
+use super::change::{Change, Ground, may_fit_a_full_store};
 use super::core::{Core, Frozen};
 use super::log::{Delta, Log};
 use super::media::FileName;
@@ -422,12 +422,12 @@ fn run_write(
     version: u64,
     fits: impl Fn(u64) -> bool,
 ) -> Result<(), Error> {
-    let is_shrinking = op.steps.iter().all(is_shrinking);
-    if core.is_full() && !is_shrinking {
+    if core.is_full() && !op.steps.iter().all(may_fit_a_full_store) {
         return Err(super::allocator::full());
     }
     change.run(op, &prepared.steps, version)?;
-    if is_shrinking || fits(change.demand()) {
+    let has_room = !core.is_full() && change.is_within_capacity() && fits(change.demand());
+    if has_room || change.fits_a_full_store(op)? {
         return Ok(());
     }
     Err(super::allocator::full())

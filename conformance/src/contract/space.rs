@@ -14,6 +14,7 @@ group!("space":
     a_map_may_fill_the_store_too,
     cutting_and_zeroing_work_when_full,
     a_refused_write_leaves_nothing_behind,
+    removing_works_beside_a_small_addition_when_full,
 );
 
 /// Enough for an engine's own structures, little enough to fill in no time.
@@ -183,4 +184,44 @@ async fn a_refused_write_leaves_nothing_behind(bench: Bench) {
     let absent = WriteOp::new(steps);
     session.refuses("missing", absent, ErrorKind::NoSpace).await;
     assert_eq!(session.state("missing").await, None);
+}
+
+/// An index entry goes and a count of what is left is written in the same operation.
+async fn removing_works_beside_a_small_addition_when_full(bench: Bench) {
+    let (_opened, session) = small(&bench);
+    let keys: Vec<String> = (0..64).map(|key| format!("entry-{key:02}")).collect();
+    let value = vec![4; 1_000];
+    session
+        .put(
+            "index",
+            [
+                omap(keys.iter().map(|key| (key, &value))),
+                omap([("count", "64")]),
+            ],
+        )
+        .await;
+    fill(&session).await;
+    // To the brim.
+    let mut number = 0;
+    for length in [16 * 1_024, 2_048, 100] {
+        loop {
+            let op = WriteOp::new([replace(vec![6; length])]);
+            if session.write(&format!("brim-{number}"), op).await.is_err() {
+                break;
+            }
+            number += 1;
+            assert!(number < 100_000, "it never is full");
+        }
+    }
+    for (left, key) in keys.iter().enumerate().rev() {
+        session
+            .put(
+                "index",
+                [omap_remove([key]), omap([("count", left.to_string())])],
+            )
+            .await;
+    }
+    let index = session.existing("index").await;
+    assert_eq!(index.omap.len(), 1);
+    session.put("index", [WriteStep::Remove]).await;
 }
