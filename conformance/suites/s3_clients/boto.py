@@ -105,6 +105,22 @@ class Boto:
             url = signer.generate_presigned_url("get_object", named, 300)
             assert self.fetch("GET", url)[0] == 200, f"{version}: with an overriding header"
 
+    def bare(self) -> None:
+        """Uploads no SDK can be made to send: without a signature, with an empty one, without a length."""
+        bucket = self.context.bucket("bare")
+        for headers in ({}, {"Authorization": ""}):
+            for path in ("", "/key"):
+                code, answer = self.fetch("PUT", f"/{bucket}{path}", b"", headers)
+                assert code == 403 and b"<Code>AccessDenied<" in answer, f"{headers} {path}: {code} {answer}"
+        put = self.client.generate_presigned_url("put_object", {"Bucket": bucket, "Key": "key"}, 300)
+        connection = connect(self.context.endpoint)
+        connection.putrequest("PUT", put.split(self.context.endpoint.url)[1])
+        connection.endheaders()
+        response = connection.getresponse()
+        code, answer = response.status, response.read()
+        assert code == 411 and b"<Code>MissingContentLength<" in answer, f"no length: {code} {answer}"
+        assert not self.client.list_objects_v2(Bucket=bucket).get("Contents"), "something was stored"
+
     def post_form(self) -> None:
         bucket = self.context.bucket("post-form")
         form = self.client.generate_presigned_post(

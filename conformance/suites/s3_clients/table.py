@@ -8,7 +8,8 @@ from s3_clients.restic import Restic
 TRANSPORTS = ["http", "https"]
 
 TABLE = {
-    Boto: ["tree", "keys", "multipart", "presigned", "post form", "tagging", "race", "race complete", "swap"],
+    Boto: ["tree", "keys", "multipart", "presigned", "bare", "post form", "tagging", "race",
+           "race complete", "swap"],
     Aws1: ["tree", "multipart", "presigned", "tagging", "race"],
     Aws2: ["tree", "multipart", "presigned", "tagging", "race"],
     Rclone: ["tree", "multipart", "presigned", "sync"],
