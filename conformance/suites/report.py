@@ -80,7 +80,7 @@ class Report:
         elif result == "passed":
             result, note = "failed", f"listed as expected to {entry.result}, but passed"
         elif result == "failed" and entry.result == "fail":
-            result, note = "skipped", f"expected: {entry.reason}"
+            result, note = "skipped", f"expected: {entry.reason}: {note}"
         elif result == "skipped" and entry.result == "fail":
             result, note = "failed", "listed as expected to fail, but was skipped"
         outcome = Outcome(name, result, seconds, note)

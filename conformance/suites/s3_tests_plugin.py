@@ -5,12 +5,16 @@ import os
 
 RESULTS = os.environ["S3TESTS_RESULTS"]
 NAMES = set(os.environ["S3TESTS_NAMES"].split())
+WITHOUT = set(os.environ["S3TESTS_WITHOUT"].split())
 ONLY = os.environ["S3TESTS_ONLY"]
 records = {}
 
 
 def pytest_collection_modifyitems(config, items):
-    wanted = [item for item in items if (not NAMES or item.name in NAMES) and ONLY in item.name]
+    wanted = [
+        item for item in items
+        if (not NAMES or item.name in NAMES) and item.name not in WITHOUT and ONLY in item.name
+    ]
     kept = {id(item) for item in wanted}
     config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
     for item in wanted:
@@ -31,16 +35,24 @@ def pytest_runtest_logreport(report):
     if report.outcome != "passed" and record["result"] != "failed":
         record["result"] = report.outcome
         record["message"] = f"{report.when}: {message(report)}"
+    if report.when == "teardown":
+        # At once, so that a run cut short keeps what it has seen.
+        write([records.pop(report.nodeid)])
 
 
 def pytest_sessionfinish(session):
+    """A test whose worker died has no teardown."""
     if not os.environ.get("PYTEST_XDIST_WORKER"):
-        with open(RESULTS, "a") as file:
-            file.writelines(json.dumps(record) + "\n" for record in records.values())
+        write(records.values())
+
+
+def write(finished):
+    with open(RESULTS, "a") as file:
+        file.writelines(json.dumps(record) + "\n" for record in finished)
 
 
 def message(report) -> str:
-    """The last line of what went wrong."""
+    """The first line of what went wrong."""
     crash = getattr(report.longrepr, "reprcrash", None)
     text = crash.message if crash else str(report.longrepr)
     return text.strip().splitlines()[0][:300] if text.strip() else "no message"
