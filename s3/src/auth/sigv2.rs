@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use portico_backend::catalog::Credential;
 use ring::hmac;
 
 use super::sigv4::{payload_without_chain, too_skewed};
@@ -90,8 +91,7 @@ pub(super) fn verify_header(
     } else {
         date.unwrap_or_default()
     };
-    let message = string_to_sign(verifier, head, date)?;
-    check(credential.secret.expose(), &message, signature)?;
+    check_request(verifier, head, date, &credential, signature)?;
     Ok(Verified {
         identity: Identity::User(credential),
         payload: payload_without_chain(head)?,
@@ -135,8 +135,7 @@ pub(super) fn verify_query(
             .with_field("ServerTime", iso8601(now_ms)));
     }
     let credential = credential(&access_key, lookup)?;
-    let message = string_to_sign(verifier, head, &expires)?;
-    check(credential.secret.expose(), &message, &signature)?;
+    check_request(verifier, head, &expires, &credential, &signature)?;
     Ok(Verified {
         identity: Identity::User(credential),
         payload: payload_without_chain(head)?,
@@ -145,6 +144,28 @@ pub(super) fn verify_query(
 
 /// The end of the year 9999.
 const MS_MAX: u64 = 253_402_300_799_999;
+
+/// botocore signs `/bucket/` and sends `/bucket` where the path names the bucket alone. Both are the
+/// same resource.
+fn check_request(
+    verifier: &Verifier,
+    head: &RequestHead<'_>,
+    date: &str,
+    credential: &Credential,
+    signature: &str,
+) -> Result<(), S3Error> {
+    let secret = credential.secret.expose();
+    let message = string_to_sign(verifier, head, head.path, date)?;
+    let as_sent = check(secret, &message, signature);
+    let segment = head.path.strip_prefix('/').unwrap_or_default();
+    let names_bucket = !segment.is_empty() && !segment.contains('/');
+    if as_sent.is_ok() || !names_bucket || bucket_of_host(verifier, head).is_some() {
+        return as_sent;
+    }
+    let slashed = format!("{}/", head.path);
+    let message = string_to_sign(verifier, head, &slashed, date)?;
+    check(secret, &message, signature).or(as_sent)
+}
 
 /// Compares a signature, in base64, in constant time.
 pub(super) fn check(secret: &str, message: &str, signature: &str) -> Result<(), S3Error> {
@@ -160,6 +181,7 @@ pub(super) fn check(secret: &str, message: &str, signature: &str) -> Result<(), 
 fn string_to_sign(
     verifier: &Verifier,
     head: &RequestHead<'_>,
+    path: &str,
     date: &str,
 ) -> Result<String, S3Error> {
     let standard = |name: &str| -> Result<String, S3Error> {
@@ -183,7 +205,7 @@ fn string_to_sign(
         message.push_str(&value);
         message.push('\n');
     }
-    write_resource(&mut message, verifier, head)?;
+    write_resource(&mut message, verifier, head, path)?;
     Ok(message)
 }
 
@@ -214,15 +236,13 @@ fn write_resource(
     message: &mut String,
     verifier: &Verifier,
     head: &RequestHead<'_>,
+    path: &str,
 ) -> Result<(), S3Error> {
-    if let Some(bucket) = head
-        .host()
-        .and_then(|host| host_bucket(host, &verifier.options.domains))
-    {
+    if let Some(bucket) = bucket_of_host(verifier, head) {
         message.push('/');
         message.push_str(&bucket);
     }
-    message.push_str(head.path);
+    message.push_str(path);
     let mut parameters = Vec::new();
     for pair in head.query.split('&') {
         let (name, value) = match pair.split_once('=') {
@@ -243,4 +263,9 @@ fn write_resource(
         }
     }
     Ok(())
+}
+
+fn bucket_of_host(verifier: &Verifier, head: &RequestHead<'_>) -> Option<String> {
+    head.host()
+        .and_then(|host| host_bucket(host, &verifier.options.domains))
 }

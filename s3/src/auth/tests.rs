@@ -634,6 +634,47 @@ fn the_examples_of_version_2() {
     assert_eq!(error.code(), Code::InvalidRequest, "switched off");
 }
 
+/// botocore signs a slash behind the bucket of a path that it doesn't send.
+#[test]
+fn version_2_may_sign_a_slash_behind_a_bucket_in_the_path() {
+    let date = "Tue, 27 Mar 2007 19:36:42 +0000";
+    let now = crate::wire::time::parse_http_date(date).unwrap();
+    let verify = |host: &str, path: &str, query: &str, signature: &str| {
+        let authorization = format!("AWS AKIAIOSFODNN7EXAMPLE:{signature}");
+        let headers = [
+            ("host", host),
+            ("date", date),
+            ("authorization", authorization.as_str()),
+        ];
+        let old = Verifier::new(VerifierOptions {
+            region: REGION.to_owned(),
+            domains: vec!["s3.amazonaws.com".to_owned()],
+            signature_v2: true,
+        });
+        let sent = Sent::new(Method::GET, path, query, &headers);
+        old.verify(&sent.head(), now, &lookup)
+            .map(|_| ())
+            .map_err(|error| error.code())
+    };
+    let refused = Err(Code::SignatureDoesNotMatch);
+    let (bare, slashed) = (
+        "dqzim7V62C2LMBa9xvGYWSLElCc=",
+        "Niqj4tYv3T2QO0zZOFt+xD6HBjI=",
+    );
+    assert_eq!(verify("10.0.0.1", "/photos", "location", bare), Ok(()));
+    assert_eq!(verify("10.0.0.1", "/photos", "location", slashed), Ok(()));
+    assert_eq!(verify("10.0.0.1", "/photos/", "location", slashed), Ok(()));
+    assert_eq!(verify("10.0.0.1", "/photos/", "location", bare), refused);
+    assert_eq!(verify("10.0.0.1", "/photos", "acl", slashed), refused);
+    assert_eq!(verify("10.0.0.1", "/photo", "location", slashed), refused);
+
+    // Behind a bucket in the host's name the path is a key, and a slash another key.
+    let key = "hoGuK8kfgymVtKqpfC9aBhdTIBI=";
+    let host = "johnsmith.s3.amazonaws.com";
+    assert_eq!(verify(host, "/photos/", "", key), Ok(()));
+    assert_eq!(verify(host, "/photos", "", key), refused);
+}
+
 #[test]
 fn the_example_of_a_presigned_url_of_version_2() {
     let old = Verifier::new(VerifierOptions {
