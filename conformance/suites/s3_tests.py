@@ -49,7 +49,7 @@ def main() -> int:
     report = Report("s3-tests")
     core = set((Path(__file__).parent / "s3-tests-core.txt").read_text().split())
     results = []
-    for alone in (False, True):
+    for alone in (False, True) if any(options.only in name for name in ALONE) else (False,):
         with server.SERVERS[options.server]() as running:
             results += run(tests, running, core if options.core else set(), options.only, alone)
     for result in sorted(results, key=lambda result: result["name"]):
