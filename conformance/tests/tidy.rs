@@ -46,6 +46,7 @@ const RULES: &[(&str, Rule)] = &[
     ("sources are ASCII", ascii),
     ("no glob imports outside tests", glob_imports),
     ("one title per document", one_title),
+    ("links lead somewhere", links),
     ("decisions are numbered without gaps", decisions),
     ("no leftovers", leftovers),
     ("the project speaks of itself alone", foreign_words),
