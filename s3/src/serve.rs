@@ -171,6 +171,10 @@ where
         Ok(()) => linger(connection.into_parts().io.into_inner().into_inner()).await,
         Err(error) => {
             tracing::debug!(peer = %peer, error = chain(&error), "connection ended with an error");
+            // A head that is no HTTP, or too long, was answered.
+            if error.is_parse() {
+                linger(connection.into_parts().io.into_inner().into_inner()).await;
+            }
         }
     }
     drop(open);
