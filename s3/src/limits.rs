@@ -16,6 +16,13 @@ pub const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a client may take nothing of a reply before it is hung up on.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Bytes of a body nobody wants that are read all the same, to keep the connection: a new one, with
+/// a TLS handshake, costs both sides about as much.
+pub const DRAIN_BYTES_MAX: u64 = 256 << 10;
+
+/// How long an answer waits for those bytes. Slower clients get it with the connection's end.
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// How long a connection stays half closed so that its last reply arrives.
 pub const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 

@@ -4,21 +4,22 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, EXPECT, HeaderMap, HeaderValue, TRANSFER_ENCODING};
+use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use portico_backend::bucket::ChecksumAlgorithm;
 
 use crate::auth::Payload;
 use crate::error::{Code, S3Error};
-use crate::limits::BODY_TIMEOUT;
+use crate::limits::{BODY_TIMEOUT, DRAIN_BYTES_MAX, DRAIN_TIMEOUT};
 use crate::wire::{BodyDecoder, BodySummary};
 
 /// A body that nobody has started to read. A client that waits for `100 Continue` gets it when the
 /// first piece is asked for.
 #[derive(Debug)]
 pub(crate) struct RequestBody<'a> {
-    incoming: Incoming,
+    incoming: &'a mut Incoming,
     headers: &'a HeaderMap,
     payload: Payload,
     received: &'a AtomicU64,
@@ -37,7 +38,7 @@ pub(crate) struct DataIn<'a> {
 /// A body as it came over the wire.
 #[derive(Debug)]
 pub(crate) struct RawBody<'a> {
-    incoming: Incoming,
+    incoming: &'a mut Incoming,
     received: &'a AtomicU64,
 }
 
@@ -45,7 +46,7 @@ impl<'a> RequestBody<'a> {
     /// `payload` is what the signature says about the body; bytes that arrive are added to
     /// `received`.
     pub(super) fn new(
-        incoming: Incoming,
+        incoming: &'a mut Incoming,
         headers: &'a HeaderMap,
         payload: Payload,
         received: &'a AtomicU64,
@@ -201,4 +202,32 @@ impl RawBody<'_> {
             }
         }
     }
+}
+
+/// Reads to the end what is left of a body that nobody wants, so that its connection can carry the
+/// next request. `false` if the body is too long or too slow for that, or its client waits for a
+/// `100 Continue` and may leave it out.
+pub(super) async fn drain(incoming: &mut Incoming, headers: &HeaderMap, received: u64) -> bool {
+    if incoming.is_end_stream() {
+        return true;
+    }
+    let is_withheld = headers.contains_key(EXPECT) && received == 0;
+    if is_withheld || incoming.size_hint().lower() > DRAIN_BYTES_MAX {
+        return false;
+    }
+    let drained = async {
+        let mut left = DRAIN_BYTES_MAX;
+        while let Some(frame) = incoming.frame().await {
+            let Ok(frame) = frame else { return false };
+            let count = frame.data_ref().map_or(0, Bytes::len) as u64;
+            match left.checked_sub(count) {
+                Some(rest) => left = rest,
+                None => return false,
+            }
+        }
+        true
+    };
+    tokio::time::timeout(DRAIN_TIMEOUT, drained)
+        .await
+        .unwrap_or(false)
 }

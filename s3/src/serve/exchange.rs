@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, DATE, HeaderName, HeaderValue, SERVER};
+use http::header::{CONNECTION, CONTENT_TYPE, DATE, HeaderName, HeaderValue, SERVER};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -14,7 +14,7 @@ use portico_backend::connection::Peer;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::body::RequestBody;
+use super::body::{RequestBody, drain};
 use super::reply::{Reply, ReplyBody};
 use super::{RequestId, Service};
 use crate::auth::Identity;
@@ -63,12 +63,20 @@ pub(super) async fn exchange(
     let work = InWork::new(&service);
     let answer = async {
         let started = Instant::now();
-        let (parts, incoming) = request.into_parts();
+        let (parts, mut incoming) = request.into_parts();
         let mut notes = Notes::default();
-        let mut reply = match answer(&service, &parts, incoming, &mut notes).await {
+        let mut reply = match answer(&service, &parts, &mut incoming, &mut notes).await {
             Ok(reply) => reply,
             Err(error) => error_reply(&error, &parts, id, &mut notes),
         };
+        // hyper closes a connection with an unread body, and a client that was not told sends its
+        // next request into the void (RFC 9112 9.3, 9.6).
+        let received = notes.bytes_in.load(Ordering::Relaxed);
+        if !drain(&mut incoming, &parts.headers, received).await {
+            reply
+                .headers
+                .insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         finish(&mut reply, &service, id);
         if !service.gate.is_open() {
             return Err(GateClosed);
@@ -88,7 +96,7 @@ pub(super) async fn exchange(
 async fn answer(
     service: &Service,
     parts: &Parts,
-    incoming: Incoming,
+    incoming: &mut Incoming,
     notes: &mut Notes,
 ) -> Result<Reply, S3Error> {
     let head = RequestHead::new(parts);

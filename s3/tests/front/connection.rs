@@ -91,6 +91,50 @@ async fn an_error_reaches_a_client_that_is_still_sending() {
     sending.await.unwrap().unwrap();
 }
 
+/// The connection of a client that keeps it must not end without a word: its next request would be
+/// lost.
+#[tokio::test(start_paused = true)]
+async fn an_error_before_the_body_keeps_the_connection_or_says_that_it_ends() {
+    let front = front_with_bucket().await;
+    let mut stream = front.stream();
+    for _ in 0..2 {
+        let head = put_head(&front, "/none-such/key", 5, &[]);
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // By now the answer is known.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        stream.write_all(b"hello").await.unwrap();
+        let reply = read_head(&mut stream).await;
+        assert!(reply.starts_with("HTTP/1.1 404 "), "{reply}");
+        assert!(!reply.contains("connection: close"), "{reply}");
+        let (_, length) = reply.split_once("content-length: ").unwrap();
+        let length = length.lines().next().unwrap().parse().unwrap();
+        stream.read_exact(&mut vec![0; length]).await.unwrap();
+    }
+    let expect: &[(&str, &str)] = &[("expect", "100-continue")];
+    for (length, more) in [(1 << 30, &[][..]), (5, &[]), (5, expect)] {
+        let mut stream = front.stream();
+        let head = put_head(&front, "/none-such/key", length, more);
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let reply = read_to_end(stream).await;
+        assert!(reply.starts_with("HTTP/1.1 404 "), "{reply}");
+        assert!(reply.contains("connection: close\r\n"), "{reply}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_still_sending_too_long_a_head_learns_why() {
+    let front = Front::new().await;
+    let (mut reader, mut writer) = tokio::io::split(front.stream());
+    let sending = tokio::spawn(async move {
+        writer.write_all(b"GET / HTTP/1.1\r\nx: ").await?;
+        writer.write_all(&[b'x'; 256 << 10]).await
+    });
+    let mut reply = Vec::new();
+    reader.read_to_end(&mut reply).await.unwrap();
+    assert!(reply.starts_with(b"HTTP/1.1 431 "));
+    sending.await.unwrap().unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_body_cut_short_or_silent_leaves_nothing() {
     let front = front_with_bucket().await;
