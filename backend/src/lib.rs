@@ -9,7 +9,8 @@
 //! 3. engines ([`memory`], [`faulty`], [`local`]) and what they share (`engine`), which never name
 //!    a volume;
 //! 4. [`stripe`], [`claim`], [`catalog`], [`bucket`]: volumes, which never name an engine. Both meet
-//!    in `Arc<dyn ObjectStore>`, joined by the program alone.
+//!    in `Arc<dyn ObjectStore>`, joined by the program alone;
+//! 5. [`volumes`]: the catalog with what it lists.
 
 pub mod bucket;
 pub mod budget;
@@ -29,3 +30,4 @@ pub mod object;
 pub mod random;
 pub mod stats;
 pub mod stripe;
+pub mod volumes;

@@ -332,6 +332,7 @@ const LADDER: &[(&[&str], &[&str])] = &[
             "crate::image",
             "crate::stripe",
             "crate::tree",
+            "crate::volumes",
         ],
     ),
     (
@@ -343,6 +344,7 @@ const LADDER: &[(&[&str], &[&str])] = &[
             "backend/src/tree/",
             "backend/src/stripe",
             "backend/src/object/",
+            "backend/src/volumes",
         ],
         &[
             "crate::memory",

@@ -14,10 +14,10 @@ use portico_backend::gate::{Gate, GateControl, gate};
 use portico_backend::local::{LocalOptions, LocalStore};
 use portico_backend::memory::{MemoryCluster, MemoryOptions};
 use portico_backend::object::{ObjectStore, Pool};
+use portico_backend::volumes::Volumes;
 use portico_s3::serve::{S3Options, Service, ServiceParts};
 use portico_s3::stats::Stats;
 
-use crate::bucket::Volumes;
 use crate::config::{Backend, Config};
 use crate::data_dir::store_path;
 use crate::error::{Exit, Failure};
@@ -57,8 +57,7 @@ pub(crate) struct Node {
     pub(crate) engine: Engine,
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) pools: Pools,
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) buckets: Arc<Buckets>,
+    pub(crate) volumes: Volumes,
     pub(crate) s3: Arc<Service>,
     pub(crate) budget: Budget,
     pub(crate) gate: GateControl,
@@ -156,7 +155,7 @@ impl Node {
         let pools = Pools::default();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let store = engine.session("serve");
-        let opened = Volumes::open(&store, &pools, &clock, keyring, config).await;
+        let opened = open_volumes(&store, &pools, &clock, keyring, config).await;
         let volumes = match opened {
             Ok(volumes) => volumes,
             Err(failure) => return Err((engine, failure)),
@@ -169,20 +168,12 @@ impl Node {
             engine,
             store,
             pools,
-            catalog: volumes.catalog,
-            buckets: volumes.buckets,
+            volumes,
             s3,
             budget,
             gate: control,
             health,
         })
-    }
-
-    pub(crate) fn volumes(&self) -> Volumes {
-        Volumes {
-            catalog: Arc::clone(&self.catalog),
-            buckets: Arc::clone(&self.buckets),
-        }
     }
 
     /// Closes the gate, then everything from the top down. Nothing is served any more.
@@ -193,10 +184,10 @@ impl Node {
         self.gate.set_open(false);
         let close = async {
             let buckets =
-                self.buckets.close().await.map_err(|error| {
+                self.volumes.buckets.close().await.map_err(|error| {
                     Failure::from_source("the buckets did not close cleanly", &error)
                 });
-            self.catalog.close().await;
+            self.volumes.catalog.close().await;
             let flushed = self.store.flush().await.map_err(|error| {
                 Failure::from_source("the store did not take the last writes", &error)
             });
@@ -214,41 +205,39 @@ impl Node {
     }
 }
 
-impl Volumes {
-    async fn open(
-        store: &Arc<dyn ObjectStore>,
-        pools: &Pools,
-        clock: &Arc<dyn Clock>,
-        keyring: Arc<Keyring>,
-        config: &Config,
-    ) -> Result<Self, Failure> {
-        let catalog = Catalog::open(
-            Arc::clone(store),
-            pools.meta.clone(),
-            Arc::clone(clock),
-            keyring,
-        )
+async fn open_volumes(
+    store: &Arc<dyn ObjectStore>,
+    pools: &Pools,
+    clock: &Arc<dyn Clock>,
+    keyring: Arc<Keyring>,
+    config: &Config,
+) -> Result<Volumes, Failure> {
+    let catalog = Catalog::open(
+        Arc::clone(store),
+        pools.meta.clone(),
+        Arc::clone(clock),
+        keyring,
+    )
+    .await
+    .map_err(|error| Failure::from_source("cannot open the catalog", &error))?;
+    catalog
+        .node_register(NODE_NAME, None)
         .await
-        .map_err(|error| Failure::from_source("cannot open the catalog", &error))?;
-        catalog
-            .node_register(NODE_NAME, None)
-            .await
-            .map_err(|error| Failure::from_source("cannot register this node", &error))?;
-        let options = BucketOptions {
-            grace_ms: u64::try_from(config.reclaim.grace.as_millis()).expect("at most 30 days"),
-            ..BucketOptions::default()
-        };
-        let buckets = Buckets::open(
-            Arc::clone(store),
-            pools.meta.clone(),
-            pools.data.clone(),
-            Arc::clone(clock),
-            options,
-        )
-        .await
-        .map_err(|error| Failure::from_source("cannot open the buckets", &error))?;
-        Ok(Self { catalog, buckets })
-    }
+        .map_err(|error| Failure::from_source("cannot register this node", &error))?;
+    let options = BucketOptions {
+        grace_ms: u64::try_from(config.reclaim.grace.as_millis()).expect("at most 30 days"),
+        ..BucketOptions::default()
+    };
+    let buckets = Buckets::open(
+        Arc::clone(store),
+        pools.meta.clone(),
+        pools.data.clone(),
+        Arc::clone(clock),
+        options,
+    )
+    .await
+    .map_err(|error| Failure::from_source("cannot open the buckets", &error))?;
+    Ok(Volumes { catalog, buckets })
 }
 
 fn service(
@@ -260,8 +249,7 @@ fn service(
     seed: u64,
 ) -> Arc<Service> {
     let parts = ServiceParts {
-        catalog: Arc::clone(&volumes.catalog),
-        buckets: Arc::clone(&volumes.buckets),
+        volumes: volumes.clone(),
         clock: Arc::clone(clock),
         stats: Arc::new(Stats::default()),
         budget,

@@ -66,3 +66,7 @@ pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Pause between two steps of one round of background work, so that clients come first.
 pub(crate) const RECLAIM_STEP_PAUSE: Duration = Duration::from_millis(20);
+
+/// How often unfinished buckets are looked for: each look reads the catalog's list of all buckets,
+/// and nobody waits for it.
+pub(crate) const FINISH_INTERVAL: Duration = Duration::from_secs(60);

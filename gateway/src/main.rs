@@ -6,7 +6,6 @@
 mod admin;
 mod assemble;
 mod banner;
-mod bucket;
 mod cli;
 mod config;
 mod credentials;

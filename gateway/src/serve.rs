@@ -15,7 +15,6 @@ use tokio::task::JoinSet;
 use crate::admin;
 use crate::assemble::Node;
 use crate::banner::Banner;
-use crate::bucket;
 use crate::config::{Backend, Config, Listen};
 use crate::data_dir::DataDir;
 use crate::descriptors;
@@ -61,7 +60,7 @@ async fn run(
     let listeners = Listeners::bind(config).await?;
     let show = std::io::stdout().is_terminal();
     let root = root::ensure(
-        &node.catalog,
+        &node.volumes.catalog,
         environment,
         &config.root_credentials_file,
         show,
@@ -190,13 +189,13 @@ impl Running {
         }
         let reclaimed = Arc::new(ReclaimStats::default());
         front.spawn(reclaim::run(
-            Arc::clone(&node.buckets),
+            Arc::clone(&node.volumes.buckets),
             config.reclaim.interval,
             Arc::clone(&reclaimed),
             stopping.clone(),
         ));
-        front.spawn(bucket::run(
-            node.volumes(),
+        front.spawn(reclaim::finish_buckets(
+            node.volumes.clone(),
             Arc::new(SystemClock),
             stopping.clone(),
         ));

@@ -12,6 +12,7 @@ use portico_backend::bucket::Error as BucketError;
 use portico_backend::bucket::record::PreconditionFailure;
 use portico_backend::catalog::CatalogError;
 use portico_backend::error::{Error as StoreError, ErrorKind, chain};
+use portico_backend::volumes::Error as VolumesError;
 
 pub use code::Code;
 
@@ -228,6 +229,15 @@ impl From<CatalogError> for S3Error {
             | CatalogError::UserOwnsBuckets { .. } => {
                 Self::new(Code::InternalError).with_cause(chain(&error))
             }
+        }
+    }
+}
+
+impl From<VolumesError> for S3Error {
+    fn from(error: VolumesError) -> Self {
+        match error {
+            VolumesError::Bucket(error) => error.into(),
+            VolumesError::Catalog(error) => error.into(),
         }
     }
 }

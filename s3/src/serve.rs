@@ -21,13 +21,12 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use portico_backend::bucket::Buckets;
 use portico_backend::budget::Budget;
-use portico_backend::catalog::Catalog;
 use portico_backend::clock::Clock;
 use portico_backend::connection::{Peer, Stop};
 use portico_backend::error::chain;
 use portico_backend::gate::Gate;
+use portico_backend::volumes::Volumes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 pub(crate) use request_id::RequestId;
@@ -71,8 +70,7 @@ impl Default for S3Options {
 /// What all connections share.
 #[derive(Debug)]
 pub struct Service {
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) buckets: Arc<Buckets>,
+    pub(crate) volumes: Volumes,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: S3Options,
     pub(crate) stats: Arc<Stats>,
@@ -85,8 +83,7 @@ pub struct Service {
 /// The parts of a [`Service`] that exist before it.
 #[derive(Clone, Debug)]
 pub struct ServiceParts {
-    pub catalog: Arc<Catalog>,
-    pub buckets: Arc<Buckets>,
+    pub volumes: Volumes,
     pub clock: Arc<dyn Clock>,
     pub stats: Arc<Stats>,
     pub budget: Budget,
@@ -99,8 +96,7 @@ impl Service {
     #[must_use]
     pub fn new(parts: ServiceParts, options: S3Options) -> Self {
         Self {
-            catalog: parts.catalog,
-            buckets: parts.buckets,
+            volumes: parts.volumes,
             clock: parts.clock,
             stats: parts.stats,
             budget: parts.budget,

@@ -51,7 +51,7 @@ pub(super) async fn create(
     let owner = find(&context.volumes.catalog, &new.owner).await?;
     let made = context
         .volumes
-        .create(&name, &owner.id, &context.region)
+        .bucket_create(&name, &owner.id, &context.region)
         .await?;
     tracing::info!(bucket = %name, owner = %owner.name, "bucket created");
     Ok((StatusCode::CREATED, Json(document(&context, &made))))
@@ -86,7 +86,7 @@ pub(super) async fn delete(
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let record = record(&context, &name).await?;
-    context.volumes.delete(&record).await?;
+    context.volumes.bucket_delete(&record).await?;
     tracing::info!(bucket = %name, "bucket deleted");
     Ok(StatusCode::NO_CONTENT)
 }

@@ -19,9 +19,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get};
 use portico_backend::catalog::Secret;
 use portico_backend::object::ObjectStore;
+use portico_backend::volumes::Volumes;
 
 use crate::assemble::{Node, Pools};
-use crate::bucket::Volumes;
 use crate::health::Health;
 use reply::ApiError;
 
@@ -42,7 +42,7 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn new(node: &Node, region: &str) -> Self {
         Self {
-            volumes: node.volumes(),
+            volumes: node.volumes.clone(),
             store: Arc::clone(&node.store),
             pools: node.pools.clone(),
             health: node.health.clone(),

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use portico_backend::bucket::Error as BucketError;
 use portico_backend::catalog::CatalogError;
 use portico_backend::error::{Error as StoreError, ErrorKind, chain};
+use portico_backend::volumes::Error as VolumesError;
 use serde::de::DeserializeOwned;
 
 use super::api::{Failed, FailedError};
@@ -107,11 +108,11 @@ impl From<BucketError> for ApiError {
     }
 }
 
-impl From<crate::bucket::Error> for ApiError {
-    fn from(error: crate::bucket::Error) -> Self {
+impl From<VolumesError> for ApiError {
+    fn from(error: VolumesError) -> Self {
         match error {
-            crate::bucket::Error::Bucket(error) => error.into(),
-            crate::bucket::Error::Catalog(error) => error.into(),
+            VolumesError::Bucket(error) => error.into(),
+            VolumesError::Catalog(error) => error.into(),
         }
     }
 }

@@ -3,10 +3,10 @@
 use http::StatusCode;
 use http::header::LOCATION;
 use portico_backend::catalog::{BucketName, BucketRecord, BucketState, CatalogError};
+use portico_backend::volumes::Error as VolumesError;
 
 use super::acl::Acl;
-use super::put_acl;
-use super::{Context, bucket_id};
+use super::{Context, put_acl};
 use crate::error::{Code, S3Error};
 use crate::serve::reply::Reply;
 use crate::wire::xml;
@@ -15,8 +15,7 @@ use crate::wire::xml;
 /// their own again.
 const REGION_UNNAMED: &str = "us-east-1";
 
-/// Makes a bucket. Its name is taken first and its objects are made next, so whoever finds a
-/// half-made bucket of their own finishes it.
+/// Makes a bucket, or finishes one that its owner began to make.
 pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
     let text = cx.request.bucket.clone().unwrap_or_default();
     let name = BucketName::new(&text).map_err(|rule| {
@@ -24,48 +23,39 @@ pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
             .with_message(format!("The specified bucket is not valid: it {rule}."))
             .with_field("BucketName", text.as_str())
     })?;
-    let acl = put_acl::from_headers(cx.head.headers, &cx.service.catalog)?.unwrap_or_default();
+    let acl =
+        put_acl::from_headers(cx.head.headers, &cx.service.volumes.catalog)?.unwrap_or_default();
     check_ownership(cx)?;
     let document = cx.document().await?;
     let region = location(&document, &cx.service.options.region)?;
-    let catalog = &cx.service.catalog;
-    let record = match catalog.bucket_create(&name, cx.owner(), &region).await {
+    let volumes = &cx.service.volumes;
+    let record = match volumes.bucket_create(&name, cx.owner(), &region).await {
         Ok(record) => record,
-        Err(CatalogError::BucketExists(record)) => match exists(&record, cx.owner())? {
-            Existing::Done => return Ok(created(&name)),
-            Existing::Unfinished => *record,
-        },
+        Err(VolumesError::Catalog(CatalogError::BucketExists(found))) => {
+            return match conflict(&found, cx.owner()) {
+                None => Ok(created(&name)),
+                Some(code) => Err(S3Error::new(code).with_field("BucketName", name.as_str())),
+            };
+        }
         Err(error) => return Err(error.into()),
     };
-    cx.service.buckets.create(bucket_id(&record)).await?;
-    let record = catalog.bucket_live(&record).await?;
     if acl != Acl::default() {
-        catalog.bucket_set_acl(&record, &acl.stored()).await?;
+        let acl = acl.stored();
+        volumes.catalog.bucket_set_acl(&record, &acl).await?;
     }
     Ok(created(&name))
 }
 
-/// What to do about a bucket that is there already.
-enum Existing {
-    /// It is the asker's, and nothing is left to do.
-    Done,
-    Unfinished,
-}
-
-fn exists(record: &BucketRecord, asker: &str) -> Result<Existing, S3Error> {
-    if record.owner != asker {
-        return Err(named(Code::BucketAlreadyExists, record));
+/// Why a bucket that is there already cannot be made; `None` if that is what was asked for.
+fn conflict(found: &BucketRecord, asker: &str) -> Option<Code> {
+    if found.owner != asker {
+        return Some(Code::BucketAlreadyExists);
     }
-    match record.state {
-        BucketState::Creating => Ok(Existing::Unfinished),
-        BucketState::Deleting => Err(named(Code::OperationAborted, record)),
-        BucketState::Live if record.region_name() == REGION_UNNAMED => Ok(Existing::Done),
-        BucketState::Live => Err(named(Code::BucketAlreadyOwnedByYou, record)),
+    match found.state {
+        BucketState::Creating | BucketState::Deleting => Some(Code::OperationAborted),
+        BucketState::Live if found.region_name() == REGION_UNNAMED => None,
+        BucketState::Live => Some(Code::BucketAlreadyOwnedByYou),
     }
-}
-
-fn named(code: Code, record: &BucketRecord) -> S3Error {
-    S3Error::new(code).with_field("BucketName", record.name.as_str())
 }
 
 fn created(name: &BucketName) -> Reply {

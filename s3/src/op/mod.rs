@@ -42,8 +42,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use portico_backend::bucket::{
-    self, Bucket, BucketId, ChecksumAlgorithm, Error as BucketError, Key, Object, ObjectRecord,
-    VersionId,
+    self, Bucket, ChecksumAlgorithm, Error as BucketError, Key, Object, ObjectRecord, VersionId,
 };
 use portico_backend::budget::Permit;
 use portico_backend::catalog::{BucketName, BucketRecord};
@@ -170,7 +169,7 @@ impl<'a> Context<'a> {
 
     /// The name that documents show for a user id.
     pub(crate) fn display_name(&self, user_id: &str) -> String {
-        match self.service.catalog.user(user_id) {
+        match self.service.volumes.catalog.user(user_id) {
             Some(user) => user.display_name.clone(),
             None => user_id.to_owned(),
         }
@@ -373,17 +372,17 @@ async fn run(action: Action, cx: &mut Context<'_>) -> Result<Reply, S3Error> {
     }
 }
 
-/// The number of a bucket as the catalog and the bucket itself know it.
-pub(crate) fn bucket_id(record: &BucketRecord) -> BucketId {
-    BucketId(record.id.0)
-}
-
 async fn open_bucket(service: &Service, name: &str) -> Result<Target, S3Error> {
     let missing = || S3Error::new(Code::NoSuchBucket).with_field("BucketName", name);
     // A name that breaks the rules cannot have been given to a bucket.
     let valid = BucketName::new(name).map_err(|_| missing())?;
-    let record = service.catalog.bucket(&valid).await?.ok_or_else(missing)?;
-    let bucket = match service.buckets.bucket(bucket_id(&record)).await {
+    let record = service
+        .volumes
+        .catalog
+        .bucket(&valid)
+        .await?
+        .ok_or_else(missing)?;
+    let bucket = match service.volumes.buckets.bucket(record.id).await {
         Ok(bucket) => bucket,
         Err(bucket::Error::NoSuchBucket) => return Err(missing()),
         Err(error) => return Err(error.into()),

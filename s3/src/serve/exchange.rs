@@ -105,7 +105,7 @@ async fn answer(
     }
     let request = wire::route(&head, &service.options.virtual_host_domains)?;
     notes.action = Some(request.name);
-    let lookup = |access_key: &str| service.catalog.access_key(access_key);
+    let lookup = |access_key: &str| service.volumes.catalog.access_key(access_key);
     let verified = service
         .verifier
         .verify(&head, service.clock.now_ms(), &lookup)?;

@@ -23,6 +23,7 @@ use portico_backend::connection::{Peer, Stop, StopControl, stop};
 use portico_backend::gate::{GateControl, gate};
 use portico_backend::memory::{MemoryCluster, MemoryOptions};
 use portico_backend::object::Pool;
+use portico_backend::volumes::Volumes;
 use portico_s3::serve::{S3Options, Service, ServiceParts, serve};
 use portico_s3::stats::Stats;
 use tokio::io::DuplexStream;
@@ -99,8 +100,7 @@ impl Front {
         let (gate_control, gate) = gate(true);
         let (stop_control, stop_handle) = stop();
         let parts = ServiceParts {
-            catalog,
-            buckets,
+            volumes: Volumes { catalog, buckets },
             clock: shared,
             stats: Arc::new(Stats::default()),
             budget,

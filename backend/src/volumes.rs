@@ -1,32 +1,34 @@
-//! Making and deleting buckets, which takes the catalog and the bucket's own objects; and finishing
+//! Making and deleting volumes, which takes the catalog and the volume's own objects; and finishing
 //! what somebody began and did not end.
+//!
+//! No object spans both, so a bucket's name is taken first and its objects are made next; it is
+//! marked before its objects go, and its name is freed last. Whoever finds it in between can go on.
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use portico_backend::bucket::{Buckets, Error as BucketError, ListAfter, ListQuery};
-use portico_backend::catalog::{BucketName, BucketRecord, BucketState, Catalog, CatalogError};
-use portico_backend::clock::Clock;
-use portico_backend::connection::Stop;
-use portico_backend::error::chain;
-
-/// How often unfinished buckets are looked for.
-const FINISH_EVERY: Duration = Duration::from_secs(60);
+use crate::bucket::{
+    Bucket, Buckets, Error as BucketError, ListAfter, ListQuery, UploadItem, UploadQuery,
+};
+use crate::catalog::{BucketName, BucketRecord, BucketState, Catalog, CatalogError};
+use crate::error::chain;
 
 /// A bucket in the making is left to its maker for so long.
 const MAKING_MS_MAX: u64 = 60_000;
 
-/// What a bucket consists of. Cheap to clone.
+/// Uploads that are ended between two looks at which there are.
+const UPLOADS_PAGE: u32 = 1_000;
+
+/// The catalog, and what it lists. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Volumes {
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) buckets: Arc<Buckets>,
+pub struct Volumes {
+    pub catalog: Arc<Catalog>,
+    pub buckets: Arc<Buckets>,
 }
 
-/// Either half failed.
+/// Either half failed, and says how.
 #[derive(Debug)]
-pub(crate) enum Error {
+pub enum Error {
     Bucket(BucketError),
     Catalog(CatalogError),
 }
@@ -36,7 +38,7 @@ impl Volumes {
     ///
     /// # Errors
     /// `BucketExists` if the name is taken, `NoSuchUser` for the owner.
-    pub(crate) async fn create(
+    pub async fn bucket_create(
         &self,
         name: &BucketName,
         owner: &str,
@@ -53,11 +55,12 @@ impl Volumes {
         self.finish_making(&record).await
     }
 
-    /// Deletes an empty bucket; one whose deletion was begun is deleted to the end.
+    /// Deletes an empty bucket; one whose deletion was begun is deleted to the end. Uploads in
+    /// progress do not keep a bucket alive: what nobody has completed was never there.
     ///
     /// # Errors
-    /// `BucketNotEmpty`.
-    pub(crate) async fn delete(&self, record: &BucketRecord) -> Result<(), Error> {
+    /// `BucketNotEmpty`; `Conflict` if others keep changing it, and then it is finished later.
+    pub async fn bucket_delete(&self, record: &BucketRecord) -> Result<(), Error> {
         // A bucket with keys is not even marked, since a mark is seen by those who use it.
         if self.holds_something(record).await? {
             return Err(BucketError::BucketNotEmpty.into());
@@ -71,7 +74,7 @@ impl Volumes {
     ///
     /// # Errors
     /// If the catalog does not tell which there are.
-    pub(crate) async fn finish(&self, now_ms: u64) -> Result<u64, Error> {
+    pub async fn buckets_finish(&self, now_ms: u64) -> Result<u64, Error> {
         let mut count = 0;
         for record in self.catalog.buckets_unfinished().await? {
             let name = &record.name;
@@ -118,7 +121,7 @@ impl Volumes {
     }
 
     async fn finish_deleting(&self, record: &BucketRecord) -> Result<(), Error> {
-        match self.buckets.delete(record.id).await {
+        match self.delete_objects(record).await {
             // Gone before: somebody was here and did not come to the end.
             Ok(()) | Err(BucketError::NoSuchBucket) => {}
             Err(BucketError::BucketNotEmpty) => {
@@ -128,6 +131,15 @@ impl Volumes {
             Err(error) => return Err(error.into()),
         }
         Ok(self.catalog.bucket_delete_end(record).await?)
+    }
+
+    async fn delete_objects(&self, record: &BucketRecord) -> Result<(), BucketError> {
+        // Written to after it was marked: its uploads go on too.
+        if self.holds_something(record).await? {
+            return Err(BucketError::BucketNotEmpty);
+        }
+        end_uploads(&self.buckets.bucket(record.id).await?).await?;
+        self.buckets.delete(record.id).await
     }
 
     async fn holds_something(&self, record: &BucketRecord) -> Result<bool, BucketError> {
@@ -150,15 +162,26 @@ impl Volumes {
     }
 }
 
-/// Finishes unfinished buckets now and then until the stop is requested.
-pub(crate) async fn run(volumes: Volumes, clock: Arc<dyn Clock>, stop: Stop) {
+async fn end_uploads(bucket: &Bucket) -> Result<(), BucketError> {
+    let query = UploadQuery {
+        prefix: String::new(),
+        delimiter: None,
+        after: None,
+        count_max: UPLOADS_PAGE,
+    };
     loop {
-        if let Err(error) = volumes.finish(clock.now_ms()).await {
-            tracing::warn!(error = chain(&error), "cannot look for unfinished buckets");
+        let page = bucket.uploads(&query).await?;
+        for item in &page.items {
+            let UploadItem::Upload(upload) = item else {
+                continue;
+            };
+            match bucket.upload_abort(&upload.key, upload.upload).await {
+                Ok(()) | Err(BucketError::NoSuchUpload) => {}
+                Err(error) => return Err(error),
+            }
         }
-        tokio::select! {
-            () = stop.requested() => return,
-            () = tokio::time::sleep(FINISH_EVERY) => {}
+        if !page.truncated {
+            return Ok(());
         }
     }
 }
@@ -196,19 +219,17 @@ impl std::error::Error for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portico_backend::bucket::{BucketOptions, Key, ObjectAbout, Precondition};
-    use portico_backend::catalog::Keyring;
-    use portico_backend::clock::FixedClock;
-    use portico_backend::memory::{MemoryCluster, MemoryOptions};
-
-    use crate::assemble::Pools;
+    use crate::bucket::{BucketOptions, Key, ObjectAbout, Precondition};
+    use crate::catalog::Keyring;
+    use crate::clock::{Clock, FixedClock};
+    use crate::memory::{MemoryCluster, MemoryOptions};
+    use crate::object::Pool;
 
     async fn volumes(clock: &FixedClock) -> Volumes {
         let store = MemoryCluster::new(MemoryOptions::default()).session("test");
-        let pools = Pools::default();
         let clock: Arc<dyn Clock> = Arc::new(clock.clone());
         let keyring = Arc::new(Keyring::generate("k1").unwrap());
-        let (meta, data) = (pools.meta, pools.data);
+        let (meta, data) = (Pool::new("meta", ""), Pool::new("data", ""));
         let options = BucketOptions::default();
         Volumes {
             catalog: Catalog::open(store.clone(), meta.clone(), clock.clone(), keyring)
@@ -234,18 +255,24 @@ mod tests {
             .bucket_create(&name("made"), &owner, "")
             .await
             .unwrap();
-        let gone = volumes.create(&name("gone"), &owner, "").await.unwrap();
+        let gone = volumes
+            .bucket_create(&name("gone"), &owner, "")
+            .await
+            .unwrap();
         catalog.bucket_delete_begin(&gone).await.unwrap();
-        let half = volumes.create(&name("half"), &owner, "").await.unwrap();
+        let half = volumes
+            .bucket_create(&name("half"), &owner, "")
+            .await
+            .unwrap();
         catalog.bucket_delete_begin(&half).await.unwrap();
         volumes.buckets.delete(half.id).await.unwrap();
 
         // The one in the making may still have its maker.
-        assert_eq!(volumes.finish(clock.now_ms()).await.unwrap(), 2);
+        assert_eq!(volumes.buckets_finish(clock.now_ms()).await.unwrap(), 2);
         assert_eq!(catalog.buckets(None).await.unwrap(), []);
         clock.advance(MAKING_MS_MAX);
-        assert_eq!(volumes.finish(clock.now_ms()).await.unwrap(), 1);
-        assert_eq!(volumes.finish(clock.now_ms()).await.unwrap(), 0);
+        assert_eq!(volumes.buckets_finish(clock.now_ms()).await.unwrap(), 1);
+        assert_eq!(volumes.buckets_finish(clock.now_ms()).await.unwrap(), 0);
         let made = catalog.bucket(&name("made")).await.unwrap().unwrap();
         volumes.buckets.bucket(made.id).await.unwrap();
         assert_eq!(
@@ -260,18 +287,46 @@ mod tests {
         let volumes = volumes(&clock).await;
         let catalog = &volumes.catalog;
         let owner = catalog.user_create("alice", "").await.unwrap().id;
-        let full = volumes.create(&name("full"), &owner, "").await.unwrap();
+        let full = volumes
+            .bucket_create(&name("full"), &owner, "")
+            .await
+            .unwrap();
         put(&volumes, &full).await;
-        let refused = volumes.delete(&full).await.unwrap_err();
+        let refused = volumes.bucket_delete(&full).await.unwrap_err();
         assert!(matches!(
             refused,
             Error::Bucket(BucketError::BucketNotEmpty)
         ));
         // As left by somebody who stopped in between.
         catalog.bucket_delete_begin(&full).await.unwrap();
-        volumes.finish(clock.now_ms()).await.unwrap();
+        volumes.buckets_finish(clock.now_ms()).await.unwrap();
         let lives = catalog.bucket(&name("full")).await.unwrap().unwrap();
         assert_eq!(lives.state, BucketState::Live);
+    }
+
+    #[tokio::test]
+    async fn uploads_end_with_their_bucket_and_go_on_in_one_that_lives_on() {
+        let clock = FixedClock::new(1_000_000);
+        let volumes = volumes(&clock).await;
+        let catalog = &volumes.catalog;
+        let owner = catalog.user_create("alice", "").await.unwrap().id;
+        let record = volumes.bucket_create(&name("some"), &owner, "").await;
+        let record = record.unwrap();
+        let bucket = volumes.buckets.bucket(record.id).await.unwrap();
+        let key = Key::new("upload").unwrap();
+        let begun = bucket.upload_begin(key.clone(), ObjectAbout::default(), None);
+        let upload = begun.await.unwrap().upload;
+
+        catalog.bucket_delete_begin(&record).await.unwrap();
+        put(&volumes, &record).await;
+        volumes.buckets_finish(clock.now_ms()).await.unwrap();
+        bucket.upload(&key, upload).await.unwrap();
+
+        let written = Key::new("key").unwrap();
+        let always = Precondition::default();
+        bucket.delete(&written, None, &always).await.unwrap();
+        volumes.bucket_delete(&record).await.unwrap();
+        assert!(catalog.bucket(&record.name).await.unwrap().is_none());
     }
 
     async fn put(volumes: &Volumes, record: &BucketRecord) {
