@@ -149,6 +149,18 @@ impl Change {
         }
     }
 
+    /// Whether it only takes away.
+    pub(super) fn is_freeing(&self) -> bool {
+        match self {
+            Self::Abort { .. } | Self::Collect { .. } | Self::Delete { .. } => true,
+            Self::Complete(_)
+            | Self::Put { .. }
+            | Self::PutPart { .. }
+            | Self::SetLabel { .. }
+            | Self::UploadBegin(_) => false,
+        }
+    }
+
     /// Rows that it reads or writes, at most.
     pub(super) fn row_count(&self) -> usize {
         match self {

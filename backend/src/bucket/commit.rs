@@ -357,6 +357,7 @@ impl Batch {
                 self.leave_unknown(&error.into());
                 Ok(Step::Done)
             }
+            ErrorKind::NoSpace if self.unknown.is_empty() => self.refuse_growing(error.into()),
             ErrorKind::AlreadyExists
             | ErrorKind::Corrupt
             | ErrorKind::Locked
@@ -364,6 +365,21 @@ impl Batch {
             | ErrorKind::TooLarge
             | ErrorKind::Unsupported => Err(error.into()),
         }
+    }
+
+    /// Tells what needs room that there is none, so that what gives room back does not fail with it.
+    fn refuse_growing(&mut self, error: Error) -> Result<Step, Error> {
+        let (freeing, growing): (Vec<_>, Vec<_>) = std::mem::take(&mut self.pending)
+            .into_iter()
+            .partition(|one| one.change.is_freeing());
+        if freeing.is_empty() || growing.is_empty() {
+            self.pending = freeing;
+            self.pending.extend(growing);
+            return Err(error);
+        }
+        fail_all(growing, &error);
+        self.pending = freeing;
+        Ok(Step::Again)
     }
 
     /// Lets the other session go first for a random while that grows with each loss.

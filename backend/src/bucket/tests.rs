@@ -339,3 +339,42 @@ async fn nothing_stays_behind() {
         "{left:?}"
     );
 }
+
+/// Changes of one batch share a write, but not its failure for want of room.
+#[tokio::test]
+async fn a_deletion_beside_puts_that_find_no_room_happens() {
+    let cluster = MemoryCluster::new(MemoryOptions {
+        capacity_bytes: 1 << 20,
+        ..MemoryOptions::default()
+    });
+    let options = BucketOptions {
+        inline_bytes_max: 4_096,
+        object_bytes: 8_192,
+        ..options()
+    };
+    let node = node(&cluster, options).await;
+    node.create(ID).await.unwrap();
+    let bucket = node.bucket(ID).await.unwrap();
+    let mut count = 0;
+    while put(&bucket, &count.to_string(), bytes(4_000)).await.is_ok() {
+        count += 1;
+    }
+    assert!(count > 10, "{count} objects fit");
+    let (zero, always) = (key("0"), Precondition::default());
+    let batches = node.stats().batches.value();
+    let (first, deleted, second) = tokio::join!(
+        put(&bucket, "first", bytes(4_000)),
+        bucket.delete(&zero, None, &always),
+        put(&bucket, "second", bytes(4_000)),
+    );
+    for refused in [first, second] {
+        let Err(Error::Store(error)) = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+    }
+    deleted.unwrap();
+    assert_eq!(node.stats().batches.value(), batches + 1);
+    assert!(bucket.head(&zero, None).await.is_err());
+    put(&bucket, "third", bytes(3_000)).await.unwrap();
+}
