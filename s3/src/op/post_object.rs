@@ -12,7 +12,7 @@ use crate::error::{Code, S3Error};
 use crate::serve::body::RawBody;
 use crate::serve::reply::{Reply, ReplyBody};
 use crate::wire::encoding::{Keep, percent_encode};
-use crate::wire::form::{FormDecoder, FormFields};
+use crate::wire::form::{FormDecoder, FormFields, no_file};
 use crate::wire::tagging::{self, Tagged};
 use crate::wire::{BodyDecoder, Payload, xml};
 
@@ -106,14 +106,6 @@ impl Form<'_> {
         self.pieces.reverse();
         Ok(true)
     }
-}
-
-fn no_file() -> S3Error {
-    S3Error::invalid_argument(
-        "file",
-        "0",
-        "POST requires exactly one file upload per request.",
-    )
 }
 
 fn object_key(fields: &FormFields) -> Result<Key, S3Error> {

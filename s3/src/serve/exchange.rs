@@ -69,6 +69,7 @@ pub(super) async fn exchange(
             Ok(reply) => reply,
             Err(error) => error_reply(&error, &parts, id, &mut notes),
         };
+        let elapsed = started.elapsed();
         // hyper closes a connection with an unread body, and a client that was not told sends its
         // next request into the void (RFC 9112 9.3, 9.6).
         let received = notes.bytes_in.load(Ordering::Relaxed);
@@ -81,7 +82,7 @@ pub(super) async fn exchange(
         if !service.gate.is_open() {
             return Err(GateClosed);
         }
-        record(&service, &parts, &reply, &notes, started.elapsed());
+        record(&service, &parts, &reply, &notes, elapsed);
         reply.body.guard(service.gate.clone());
         let mut response = Response::new(reply.body);
         *response.status_mut() = reply.status;

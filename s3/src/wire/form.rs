@@ -120,7 +120,8 @@ impl FormDecoder {
     /// Takes bytes of the body and appends the file's data in them to `file`.
     ///
     /// # Errors
-    /// `MalformedPOSTRequest`, `MaxPostPreDataLengthExceededError`.
+    /// `MalformedPOSTRequest`, `MaxPostPreDataLengthExceededError`; `InvalidArgument` if the form
+    /// ends without a file.
     pub fn push(&mut self, bytes: &Bytes, file: &mut Vec<Bytes>) -> Result<(), S3Error> {
         if self.state == State::Done {
             return Ok(());
@@ -145,15 +146,10 @@ impl FormDecoder {
     /// Ends the form.
     ///
     /// # Errors
-    /// `InvalidArgument` if there was no file, `MalformedPOSTRequest` if it is cut short.
+    /// `MalformedPOSTRequest` if it is cut short.
     pub fn finish(self) -> Result<FormFields, S3Error> {
         match self.state {
             State::Done => Ok(self.fields),
-            State::Boundary if self.buffer.starts_with(b"--") => Err(S3Error::invalid_argument(
-                "file",
-                "0",
-                "POST requires exactly one file upload per request.",
-            )),
             State::Preamble | State::Boundary | State::Headers | State::Field(_) | State::File => {
                 Err(malformed())
             }
@@ -186,8 +182,7 @@ impl FormDecoder {
 
     fn boundary_end(&mut self) -> Result<bool, S3Error> {
         if self.buffer.starts_with(b"--") {
-            // The last boundary: no file came, which `finish` says.
-            return Ok(false);
+            return Err(no_file());
         }
         match find(&self.buffer, b"\r\n") {
             Some(at) if self.buffer[..at].iter().all(|b| matches!(b, b' ' | b'\t')) => {
@@ -374,6 +369,16 @@ fn partial_end(data: &[u8], needle: &[u8]) -> usize {
         .rev()
         .find(|count| data.ends_with(&needle[..*count]))
         .unwrap_or(0)
+}
+
+/// The error of a form without a file.
+#[must_use]
+pub fn no_file() -> S3Error {
+    S3Error::invalid_argument(
+        "file",
+        "0",
+        "POST requires exactly one file upload per request.",
+    )
 }
 
 fn malformed() -> S3Error {

@@ -131,3 +131,12 @@ fn fields_are_bounded() {
     let refused = decode(part(&header, "").as_bytes(), 1_000);
     assert_eq!(refused, Err(Code::MalformedPostRequest));
 }
+
+/// What follows the last boundary has no bound, and nobody waits for it.
+#[test]
+fn a_form_that_ends_without_a_file_is_refused_at_once() {
+    let body = part("name=\"key\"", "k") + END;
+    let mut decoder = FormDecoder::new(TYPE).unwrap();
+    let refused = decoder.push(&Bytes::from(body), &mut Vec::new());
+    assert_eq!(refused.unwrap_err().code(), Code::InvalidArgument);
+}
