@@ -45,6 +45,7 @@ fn the_first_start_makes_all_and_the_second_finds_it() {
         "portico_ready 1",
         "portico_s3_requests_total{verb=\"CreateBucket\"} 1",
         "portico_s3_requests_total{verb=\"PutObject\"} 1",
+        "portico_bucket_changes_total 1",
         "portico_s3_received_bytes_total{verb=\"PutObject\"} 4",
         "portico_s3_service_seconds_count{verb=\"PutObject\"} 1",
     ] {

@@ -11,6 +11,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use portico_backend::bucket::{BucketStats, Buckets};
 use portico_backend::budget::Budget;
 use portico_backend::local::LocalStats;
 use portico_backend::object::{ObjectStore, Pool};
@@ -25,6 +26,7 @@ use text::Text;
 #[derive(Clone, Debug)]
 pub(crate) struct Sources {
     s3: Arc<Stats>,
+    buckets: Arc<Buckets>,
     engine: EngineSource,
     store: Arc<dyn ObjectStore>,
     pool: Pool,
@@ -52,6 +54,7 @@ impl Sources {
     pub(crate) fn new(node: &Node, memory_bytes: u64, reclaim: Arc<ReclaimStats>) -> Self {
         Self {
             s3: Arc::clone(node.s3.stats()),
+            buckets: Arc::clone(&node.volumes.buckets),
             engine: match &node.engine {
                 Engine::Local(store) => EngineSource::Local(Arc::clone(store)),
                 Engine::Memory(_) => EngineSource::Memory,
@@ -75,6 +78,7 @@ impl Sources {
         text.gauge("portico_ready", "1 if requests can be served.")
             .sample(&[], u8::from(self.health.readiness().await.is_ok()));
         s3(&mut text, &self.s3);
+        buckets(&mut text, self.buckets.stats());
         text.gauge("portico_budget_bytes", "Bytes that may be in flight.")
             .sample(&[], self.memory_bytes);
         text.gauge(
@@ -190,6 +194,32 @@ fn s3_bytes_and_times(text: &mut Text, stats: &Stats) {
     for (verb, counters) in &verbs {
         times.latency(&[("verb", verb)], &counters.queue);
     }
+}
+
+fn buckets(text: &mut Text, stats: &BucketStats) {
+    for (name, help, counter) in [
+        ("batches", "Batches of changes of keys.", &stats.batches),
+        ("changes", "Changes of keys.", &stats.changes),
+        (
+            "conflicts",
+            "Batches decided anew because another node wrote first.",
+            &stats.conflicts,
+        ),
+        (
+            "scanned_rows",
+            "Rows of the index that listings read.",
+            &stats.rows_scanned,
+        ),
+        ("splits", "Shards of the index split.", &stats.splits),
+    ] {
+        text.counter(&format!("portico_bucket_{name}_total"), help)
+            .sample(&[], counter.value());
+    }
+    text.histogram(
+        "portico_bucket_freeze_seconds",
+        "Time writers of a shard waited for its split.",
+    )
+    .latency(&[], &stats.freezes);
 }
 
 fn local(text: &mut Text, stats: &LocalStats) {
