@@ -29,12 +29,6 @@ impl Generator {
     pub fn chance(&mut self, per_mille: u16) -> bool {
         self.below(1_000) < u64::from(per_mille)
     }
-
-    /// A generator of its own for one part of a run.
-    #[must_use]
-    pub fn fork(&mut self) -> Self {
-        Self(self.next_u64())
-    }
 }
 
 /// A number that depends on the bytes and the seed; spread evenly, not safe against an adversary.

@@ -439,14 +439,7 @@ impl Shared {
         if !self.has_writer_ended(split.writer).await? && split.writer != self.writer.number {
             return Ok(());
         }
-        {
-            let mut notes = self.splitting.lock().expect(super::LOCK);
-            if matches!(notes.get(&(id, number)), Some(SplitNote::Running)) {
-                return Ok(());
-            }
-            notes.insert((id, number), SplitNote::Running);
-        }
-        self.run_split(id, number).await
+        self.go_on_with_split(id, number).await
     }
 
     /// Forgets the last batches of writers that write no more.

@@ -108,22 +108,29 @@ impl Shared {
         if !own && waited < self.takeover() {
             return Ok(());
         }
-        {
-            let mut notes = self.splitting.lock().expect(super::LOCK);
-            if matches!(notes.get(&(id, number)), Some(SplitNote::Running)) {
-                return Ok(());
-            }
-            notes.insert((id, number), SplitNote::Running);
-        }
-        self.run_split(id, number).await
+        self.go_on_with_split(id, number).await
     }
 
-    /// Splits a shard whose note says `Running`, in whatever phase it is.
-    pub(super) async fn run_split(
+    /// Splits a shard whose split was begun, unless this node is at it.
+    pub(super) async fn go_on_with_split(
         self: &Arc<Self>,
         id: BucketId,
         number: u64,
     ) -> Result<(), Error> {
+        let before = {
+            let mut notes = self.splitting.lock().expect(super::LOCK);
+            notes.insert((id, number), SplitNote::Running)
+        };
+        match before {
+            Some(SplitNote::Running) => Ok(()),
+            Some(SplitNote::Indivisible { .. } | SplitNote::Elsewhere { .. }) | None => {
+                self.run_split(id, number).await
+            }
+        }
+    }
+
+    /// Splits a shard whose note says `Running`, in whatever phase it is.
+    async fn run_split(self: &Arc<Self>, id: BucketId, number: u64) -> Result<(), Error> {
         let result = self.split_shard(id, number).await;
         let mut notes = self.splitting.lock().expect(super::LOCK);
         match &result {

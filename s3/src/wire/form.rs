@@ -137,12 +137,6 @@ impl FormDecoder {
         matches!(self.state, State::File | State::Done).then_some(&self.fields)
     }
 
-    /// Whether the file is whole; the rest of the body does not matter.
-    #[must_use]
-    pub fn is_done(&self) -> bool {
-        self.state == State::Done
-    }
-
     /// Ends the form.
     ///
     /// # Errors
