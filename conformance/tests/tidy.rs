@@ -369,19 +369,26 @@ const LADDER: &[(&[&str], &[&str])] = &[
             "crate::op",
             "crate::serve",
             "crate::session",
+            "hyper",
+            "std::fs",
+            "std::net",
             "tokio",
         ],
     ),
     (
         &[
             "s3/src/auth/",
+            "s3/src/error",
+            "s3/src/lib.rs",
+            "s3/src/limits.rs",
             "s3/src/op/",
+            "s3/src/stats.rs",
             "iscsi/src/session/",
             "iscsi/src/scsi/",
             "nfs/src/op/",
             "nfs/src/state/",
         ],
-        &["tokio::io", "tokio::net"],
+        &["hyper", "std::fs", "std::net", "tokio::io", "tokio::net"],
     ),
 ];
 
