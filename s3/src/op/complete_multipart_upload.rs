@@ -9,7 +9,7 @@ use super::{Context, about, multipart};
 use crate::error::{Code, S3Error};
 use crate::limits::PAGE_COUNT_MAX;
 use crate::serve::reply::Reply;
-use crate::wire::checksum::{self, ALGORITHMS};
+use crate::wire::checksum;
 use crate::wire::document::{CompletedPart, completed_parts};
 use crate::wire::encoding::{Keep, percent_encode};
 use crate::wire::precondition::write_precondition;
@@ -64,18 +64,12 @@ struct Stated {
 impl Stated {
     fn parse(cx: &Context<'_>) -> Result<Self, S3Error> {
         let mut stated = None;
-        for algorithm in ALGORITHMS {
-            let name = checksum::header_name(algorithm);
-            let Some(text) = cx.header(name) else {
-                continue;
-            };
+        if let Some((algorithm, text)) = checksum::stated_text(cx.head.headers)? {
             // A composite ends with the number of parts.
             let value = text.split_once('-').map_or(text, |(value, _)| value);
             let value = checksum::parse_value(algorithm, value);
-            stated = Some((
-                algorithm,
-                value.ok_or_else(|| checksum::invalid_value(name))?,
-            ));
+            let invalid = || checksum::invalid_value(checksum::header_name(algorithm));
+            stated = Some((algorithm, value.ok_or_else(invalid)?));
         }
         let size = match cx.header("x-amz-mp-object-size") {
             None => None,

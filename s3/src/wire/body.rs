@@ -271,6 +271,10 @@ fn stated_checksum(
     payload: &Payload,
 ) -> Result<Option<Stated>, S3Error> {
     if let Some((algorithm, value)) = checksum::stated(headers)? {
+        let other = |name: &String| name != checksum::header_name(algorithm);
+        if announced.iter().any(other) {
+            return Err(checksum::several());
+        }
         let value = Some(value);
         return Ok(Some(Stated { algorithm, value }));
     }

@@ -147,28 +147,46 @@ pub fn value_text(checksum: &Checksum, part_count: u32) -> String {
 /// The checksum that a request states in a header; at most one may be.
 ///
 /// # Errors
-/// `InvalidRequest` if there are several, `BadDigest` if the value is not of its algorithm.
+/// Those of [`stated_text`]; `BadDigest` if the value is not of its algorithm.
 pub fn stated(headers: &HeaderMap) -> Result<Option<(ChecksumAlgorithm, Vec<u8>)>, S3Error> {
+    let Some((algorithm, text)) = stated_text(headers)? else {
+        return Ok(None);
+    };
+    let value = parse_value(algorithm, text);
+    let value = value.ok_or_else(|| invalid_value(header_name(algorithm)))?;
+    Ok(Some((algorithm, value)))
+}
+
+/// As [`stated`], with the value as it was sent: that of an upload's object has a form of its own.
+///
+/// # Errors
+/// `InvalidRequest` if there are several, or one of an algorithm that is not built: nothing would
+/// be compared with it.
+pub fn stated_text(headers: &HeaderMap) -> Result<Option<(ChecksumAlgorithm, &str)>, S3Error> {
     let mut found = None;
-    for algorithm in ALGORITHMS {
-        let name = header_name(algorithm);
-        let Some(value) = headers.get(name) else {
+    for (name, value) in headers {
+        let Some(suffix) = name.as_str().strip_prefix("x-amz-checksum-") else {
             continue;
         };
-        if found.is_some() {
-            return Err(S3Error::new(Code::InvalidRequest).with_message(
-                "Expecting a single x-amz-checksum- header. Multiple checksum Types are not \
-                 allowed.",
-            ));
+        if matches!(suffix, "algorithm" | "mode" | "type") {
+            continue;
         }
-        let value = value
-            .to_str()
-            .ok()
-            .and_then(|text| parse_value(algorithm, text))
-            .ok_or_else(|| invalid_value(name))?;
-        found = Some((algorithm, value));
+        let algorithm = parse_algorithm(suffix)?;
+        if found.is_some() {
+            return Err(several());
+        }
+        let text = value.to_str().map_err(|_| invalid_value(name.as_str()))?;
+        found = Some((algorithm, text));
     }
     Ok(found)
+}
+
+/// `InvalidRequest` for a request that states more than one checksum.
+#[must_use]
+pub fn several() -> S3Error {
+    S3Error::new(Code::InvalidRequest).with_message(
+        "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.",
+    )
 }
 
 /// `BadDigest` for a value that is not of its algorithm.
@@ -454,5 +472,31 @@ mod tests {
             ("x-amz-checksum-crc32c", "y/Q5Jg=="),
         ];
         assert!(stated(&headers(&both)).is_err());
+        let mut twice = headers(&both[..1]);
+        twice.append(
+            "x-amz-checksum-crc32",
+            http::HeaderValue::from_static("AAAAAA=="),
+        );
+        assert!(stated(&twice).is_err(), "the second would not be compared");
+    }
+
+    #[test]
+    fn a_checksum_that_nothing_would_compare_is_refused() {
+        let of = |name: &'static str| {
+            let value = http::HeaderValue::from_static("AAAAAA==");
+            stated(
+                &[(http::HeaderName::from_static(name), value)]
+                    .into_iter()
+                    .collect(),
+            )
+        };
+        for unknown in ["sha512", "md5", "xxhash64"] {
+            let name: &'static str = format!("x-amz-checksum-{unknown}").leak();
+            assert_eq!(of(name).unwrap_err().code(), Code::InvalidRequest, "{name}");
+        }
+        for other in ["algorithm", "mode", "type"] {
+            let name: &'static str = format!("x-amz-checksum-{other}").leak();
+            assert_eq!(of(name).unwrap(), None, "{name} is no checksum");
+        }
     }
 }

@@ -166,6 +166,12 @@ fn trailers_bring_the_checksum() {
         run(&[te, decoded, other], missing),
         Err(Code::InvalidRequest)
     );
+    let header = ("x-amz-checksum-sha1", "98O8HYCOBHMq32eZZczDTKeuNEE=");
+    assert_eq!(
+        run(&[te, decoded, trailer, header], &body("AAAAAA==")),
+        Err(Code::InvalidRequest),
+        "the trailer would not be compared beside the header"
+    );
     let sdk = ("x-amz-sdk-checksum-algorithm", "CRC32");
     assert_eq!(run(&[te, decoded, sdk], missing), Err(Code::InvalidRequest));
 }
