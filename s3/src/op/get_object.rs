@@ -13,7 +13,7 @@ use crate::error::{Code, S3Error};
 use crate::limits::PART_NUMBER_MAX;
 use crate::serve::reply::{DataStream, Reply, ReplyBody};
 use crate::wire::header;
-use crate::wire::precondition::{ReadConditions, Verdict};
+use crate::wire::precondition::{ReadConditions, Verdict, may_be_partial};
 use crate::wire::range::ByteRange;
 
 /// GetObject.
@@ -83,8 +83,10 @@ async fn select(cx: &Context<'_>, object: &Object) -> Result<Selection, S3Error>
         return select_part(cx, object, number).await;
     }
     let range = match range_header {
-        Some(header) => ByteRange::parse(header, size)?,
-        None => None,
+        Some(header) if may_be_partial(cx.head.headers, &record.about.etag, record.modified_ms) => {
+            ByteRange::parse(header, size)?
+        }
+        Some(_) | None => None,
     };
     Ok(match range {
         Some(range) => Selection {

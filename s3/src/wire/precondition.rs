@@ -85,6 +85,19 @@ impl ReadConditions {
     }
 }
 
+/// What `If-Range` says (RFC 9110, section 13.1.5): `false` if the client has pieces of another
+/// version, so that it must get the whole of this one. A date has to be that of the version.
+#[must_use]
+pub fn may_be_partial(headers: &HeaderMap, etag: &str, modified_ms: u64) -> bool {
+    let Some(value) = text(headers, "if-range") else {
+        return !headers.contains_key("if-range");
+    };
+    match parse_http_date(&value) {
+        Some(date_ms) => date_ms / 1_000 == modified_ms / 1_000,
+        None => value.trim().trim_matches('"') == etag,
+    }
+}
+
 /// The condition of a request that writes: PutObject, CopyObject, CompleteMultipartUpload.
 ///
 /// # Errors

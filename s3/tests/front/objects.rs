@@ -144,6 +144,14 @@ async fn ranges_and_conditions_select_what_is_read() {
         let answer = client.send(&front.main, get).await;
         assert_eq!(answer.error(), (status, code.to_owned()), "{name}: {value}");
     }
+    let date = "Wed, 01 May 2024 00:00:00 GMT";
+    let later = "Wed, 01 May 2024 00:00:01 GMT";
+    for (value, status) in [(&*etag, 206), ("\"other\"", 200), (date, 206), (later, 200)] {
+        let resume = [("range", "bytes=2-4"), ("if-range", value)];
+        let get = with(request(Method::GET, "/photos/key", ""), &resume);
+        let answer = client.send(&front.main, get).await;
+        assert_eq!(answer.status, status, "if-range: {value}");
+    }
     let answer = client.get(&front.main, "/photos/key?partNumber=1").await;
     assert_eq!((answer.status.as_u16(), answer.body.len()), (206, 10));
     let answer = client.get(&front.main, "/photos/key?partNumber=2").await;
