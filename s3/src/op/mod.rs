@@ -263,15 +263,16 @@ impl<'a> Context<'a> {
         self.reserve(length.unwrap_or(XML_BYTES_MAX as u64)).await
     }
 
-    /// The bytes of the body as they come. Waits for bytes in flight.
+    /// The bytes of the body as they come. Waits for `bytes` in flight: what is kept of the body
+    /// until it is known whether its sender may send it.
     ///
     /// # Errors
     /// `SlowDown`.
     ///
     /// # Panics
     /// If the body was taken before.
-    pub(crate) async fn raw_body(&mut self) -> Result<RawBody<'a>, S3Error> {
-        self.reserve(u64::MAX).await?;
+    pub(crate) async fn raw_body(&mut self, bytes: u64) -> Result<RawBody<'a>, S3Error> {
+        self.reserve(bytes).await?;
         Ok(self.take_body().raw())
     }
 
@@ -280,7 +281,7 @@ impl<'a> Context<'a> {
     }
 
     /// Takes what a transfer of `bytes` keeps in memory out of the budget, until the reply is
-    /// written. Once per request.
+    /// written. A later call replaces what an earlier one took.
     ///
     /// # Errors
     /// `SlowDown` if that takes too long.

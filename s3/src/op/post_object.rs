@@ -9,6 +9,7 @@ use super::access::{self, Permission};
 use super::complete_multipart_upload::location;
 use super::{ANONYMOUS, Context, about};
 use crate::error::{Code, S3Error};
+use crate::limits::{FORM_FIELDS_BYTES_MAX, FORM_HEADER_BYTES_MAX};
 use crate::serve::body::RawBody;
 use crate::serve::reply::{Reply, ReplyBody};
 use crate::wire::encoding::{Keep, percent_encode};
@@ -16,12 +17,16 @@ use crate::wire::form::{FormDecoder, FormFields, no_file};
 use crate::wire::tagging::{self, Tagged};
 use crate::wire::{BodyDecoder, Payload, xml};
 
+/// What is kept of a form before it is known who sends it. Anybody may get that far, so it must not
+/// take what uploads wait for.
+const HEAD_BYTES: u64 = (FORM_FIELDS_BYTES_MAX + FORM_HEADER_BYTES_MAX) as u64;
+
 /// Stores the file of a form. Who sends it, and whether that is allowed, the form says itself.
 pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
     let content_type = cx.header("content-type").unwrap_or_default();
     let decoder = FormDecoder::new(content_type)?;
     let mut form = Form {
-        body: cx.raw_body().await?,
+        body: cx.raw_body(HEAD_BYTES).await?,
         decoder,
         pieces: Vec::new(),
     };
@@ -35,6 +40,7 @@ pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
         .verifier
         .verify_form(&fields, bucket, key.as_str(), now_ms, &lookup)?;
     access::check_bucket(Permission::BucketWrite, &grant.identity, cx.record())?;
+    cx.reserve(u64::MAX).await?;
     let headers = object_headers(&fields);
     let mut about = about::from_headers(&headers, &cx.service.volumes.catalog)?;
     if let Some(document) = fields.first("tagging") {

@@ -217,8 +217,8 @@ mod tests {
     async fn bytes_in_flight_come_back_with_the_end_of_the_body() {
         let budget = Budget::new(1 << 20);
         let mut body = ReplyBody::whole(Bytes::from_static(b"x"));
-        body.hold(budget.try_take(1 << 20));
-        assert_eq!(budget.free_bytes(), 0);
+        body.hold(budget.try_take(512 << 10));
+        assert_eq!(budget.free_bytes(), 512 << 10);
         drop(body);
         assert_eq!(budget.free_bytes(), 1 << 20);
     }
