@@ -67,6 +67,7 @@ pub struct LatencyHistogram {
     /// One for each bound and one for all above; not cumulative.
     buckets: [AtomicU64; LATENCY_BOUNDS_US.len() + 1],
     sum_us: AtomicU64,
+    longest_us: AtomicU64,
 }
 
 impl LatencyHistogram {
@@ -75,6 +76,13 @@ impl LatencyHistogram {
         let index = LATENCY_BOUNDS_US.partition_point(|bound| *bound < us);
         self.buckets[index].fetch_add(1, Ordering::Relaxed);
         self.sum_us.fetch_add(us, Ordering::Relaxed);
+        self.longest_us.fetch_max(us, Ordering::Relaxed);
+    }
+
+    /// The longest of all, to the microsecond.
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        Duration::from_micros(self.longest_us.load(Ordering::Relaxed))
     }
 
     /// Counts up to and including each bound, then of all; and the sum in microseconds.
@@ -104,5 +112,6 @@ mod tests {
         assert_eq!(counts[0], 1);
         assert_eq!(counts[1], 2);
         assert_eq!(counts[LATENCY_BOUNDS_US.len()], 3);
+        assert_eq!(histogram.longest().as_micros(), 18_446_744_073_709_551);
     }
 }

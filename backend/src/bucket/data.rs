@@ -81,7 +81,7 @@ pub(super) fn name_prefix(data: DataId) -> Arc<str> {
 }
 
 impl Span {
-    fn object_count(&self) -> u64 {
+    pub(super) fn object_count(&self) -> u64 {
         self.size.div_ceil(u64::from(self.object_bytes))
     }
 }
@@ -352,12 +352,20 @@ impl Shared {
 
     /// Removes the objects `0..count` of an id, the head last; says how many there were.
     pub(super) async fn remove_objects(&self, data: DataId, count: u64) -> Result<u64, StoreError> {
-        let removed = stream::iter(1..count)
-            .map(|number| self.remove_object(self.data_object(data, number)))
-            .buffer_unordered(REMOVALS)
-            .try_fold(0, async |sum, one| Ok(sum + one))
-            .await?;
+        let removed = self.remove_pieces(data, 1..count).await?;
         Ok(removed + self.remove_object(self.data_object(data, 0)).await?)
+    }
+
+    /// Removes some objects of an id in any order; says how many there were.
+    pub(super) async fn remove_pieces(
+        &self,
+        data: DataId,
+        numbers: Range<u64>,
+    ) -> Result<u64, StoreError> {
+        let removals =
+            stream::iter(numbers).map(|number| self.remove_object(self.data_object(data, number)));
+        let counts = removals.buffer_unordered(REMOVALS);
+        counts.try_fold(0, async |sum, one| Ok(sum + one)).await
     }
 
     /// Removes one object; 0 if it is not there.

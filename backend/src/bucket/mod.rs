@@ -22,6 +22,7 @@ mod row;
 mod scan;
 mod shard;
 mod split;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod writer;

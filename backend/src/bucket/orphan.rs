@@ -15,6 +15,7 @@ use super::reclaim::{Task, next_start};
 use super::record::UploadId;
 use super::row::{self, DataId, ENTRY, GARBAGE, RowRange};
 use super::shard::View;
+use super::sweep::OBJECTS_PER_STEP;
 use super::writer::{WriterRecord, number_of, writer_row, writers_object};
 use super::{BucketId, Shared, corrupt, may_pass, odd_answer};
 use crate::codec::DecodeError;
@@ -83,9 +84,10 @@ impl Shared {
         record: WriterRecord,
         more: &mut Vec<Task>,
     ) -> Result<u64, Error> {
-        let end = record.high_water.min(record.examined + IDS_PER_STEP);
-        let mut removed = 0;
-        for counter in record.examined..end {
+        let last = record.high_water.min(record.examined + IDS_PER_STEP);
+        let (mut end, mut removed) = (record.examined, 0);
+        while end < last && removed < OBJECTS_PER_STEP {
+            let counter = end;
             let data = DataId {
                 writer: number,
                 counter,
@@ -95,6 +97,7 @@ impl Shared {
                 // Not decided yet; the next round begins here again.
                 None => return Ok(removed),
             }
+            end += 1;
         }
         let examined = WriterRecord {
             examined: end,

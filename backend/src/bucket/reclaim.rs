@@ -1,20 +1,20 @@
 //! Background work, one bounded step at a time: a round goes over this node's failures, all
 //! buckets and their shards, and all writers.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
 use super::change::Change;
-use super::entry::{Garbage, GarbageWhat, Part, Remains};
 use super::error::Error;
 use super::map::{self, BUCKET_LISTS, BucketState, ShardMap, buckets_object};
-use super::record::{Key, UploadId};
-use super::row::{self, DataId, GARBAGE, PART, REMAINS, RowRange, kind_range};
+use super::record::Key;
+use super::row::{self, GARBAGE, PART, REMAINS, RowRange, kind_range};
 use super::shard::Phase;
 use super::split::SplitNote;
+use super::sweep::{Budget, Clearing, Source, Sweep};
 use super::writer::WriterRecord;
 use super::{BucketId, ReclaimOutcome, Shared, corrupt, odd_answer};
 use crate::error::{Error as StoreError, ErrorKind};
@@ -48,6 +48,10 @@ pub(super) enum Task {
         kind: u8,
         start: Bytes,
     },
+    /// The rest of a row of garbage.
+    Garbage(Sweep),
+    /// The rest of an upload that ended.
+    Upload(Clearing),
     /// A shard that no key leads to.
     Retired { id: BucketId, number: u64 },
     /// What is left of a deleted bucket.
@@ -99,6 +103,16 @@ impl Shared {
                 kind,
                 start,
             } => self.reclaim_shard(id, number, kind, start, more).await,
+            Task::Garbage(sweep) => {
+                let mut budget = Budget::of_step();
+                more.extend(self.sweep(sweep, &mut budget).await?);
+                Ok(budget.removed())
+            }
+            Task::Upload(clearing) => {
+                let mut budget = Budget::of_step();
+                more.extend(self.clear_upload(clearing, &mut budget).await?);
+                Ok(budget.removed())
+            }
             Task::Retired { id, number } => self.reclaim_retired(id, number).await,
             Task::Gone { id } => self.reclaim_gone(id).await,
             Task::Writers { start } => self.reclaim_writers(start, more).await,
@@ -225,12 +239,27 @@ impl Shared {
         let Some(page) = self.page(&object, RowRange { start, end }).await? else {
             return Ok(0);
         };
-        let mut removed = 0;
+        let mut budget = Budget::of_step();
         for (row, value) in &page.entries {
-            removed += match kind {
-                REMAINS => self.reclaim_upload(id, &object, row, value).await?,
-                _ => self.reclaim_garbage(id, &object, row, value).await?,
+            if budget.is_spent() {
+                more.push(Task::Shard {
+                    id,
+                    number,
+                    kind,
+                    start: row.clone(),
+                });
+                return Ok(budget.removed());
+            }
+            let source = Source {
+                id,
+                object: object.clone(),
+                row: row.clone(),
             };
+            let rest = match kind {
+                REMAINS => self.begin_upload(source, value, &mut budget).await?,
+                _ => self.begin_garbage(source, value, &mut budget).await?,
+            };
+            more.extend(rest);
         }
         match next_start(&page) {
             Some(start) => more.push(Task::Shard {
@@ -251,7 +280,7 @@ impl Shared {
                 self.reclaim_markers(&object).await?;
             }
         }
-        Ok(removed)
+        Ok(budget.removed())
     }
 
     /// A step's worth of rows; `None` if the object is gone.
@@ -269,7 +298,7 @@ impl Shared {
 
     /// A step's worth of rows of one key, from the shard that holds them now: an empty page of a
     /// shard that was split meanwhile would say that there are none.
-    async fn page_of_key(
+    pub(super) async fn page_of_key(
         &self,
         id: BucketId,
         object: &ObjectId,
@@ -293,122 +322,8 @@ impl Shared {
         }
     }
 
-    /// Removes the parts of an ended upload that its object does not use.
-    async fn reclaim_upload(
-        self: &Arc<Self>,
-        id: BucketId,
-        object: &ObjectId,
-        remains_row: &Bytes,
-        value: &Bytes,
-    ) -> Result<u64, Error> {
-        let (key, upload) = row::decode_keyed(remains_row)
-            .and_then(|(key, suffix)| Some((key, row::upload_of(suffix)?)))
-            .ok_or_else(|| odd_row(object))?;
-        let remains = Remains::decode(value).map_err(|e| corrupt(object, e))?;
-        let kept = self.kept_parts(id, &key, upload, &remains).await?;
-        let mut removed = 0;
-        loop {
-            let range = row::parts_after(&key, upload, 0);
-            let Some(page) = self.page_of_key(id, object, range).await? else {
-                return Ok(removed);
-            };
-            let mut rows = Vec::with_capacity(page.entries.len() + 1);
-            for (row, value) in page.entries {
-                let part = Part::decode(&value).map_err(|e| corrupt(object, e))?;
-                if !kept.contains(&part.span.data) {
-                    removed += self.remove_span(&part.span).await?;
-                }
-                rows.push(row);
-            }
-            if !page.more {
-                rows.push(remains_row.clone());
-            }
-            self.collect(id, object, &key, rows).await?;
-            if !page.more {
-                return Ok(removed);
-            }
-        }
-    }
-
-    /// The data that an ended upload's object took over.
-    async fn kept_parts(
-        &self,
-        id: BucketId,
-        key: &Key,
-        upload: UploadId,
-        remains: &Remains,
-    ) -> Result<HashSet<DataId>, Error> {
-        let Some(table) = &remains.kept else {
-            return Ok(HashSet::new());
-        };
-        match self.load_table(table).await {
-            Ok(parts) => Ok(parts.iter().map(|part| part.span.data).collect()),
-            Err(Error::Store(error)) if error.kind() == ErrorKind::Corrupt => {
-                // A table goes after all parts in it, and only when the object has gone.
-                match self.find_entry(id, key, None).await {
-                    Ok(entry) if entry.record.completed_upload == Some(upload) => Err(error.into()),
-                    Ok(_) | Err(Error::NoSuchKey | Error::NoSuchBucket) => Ok(HashSet::new()),
-                    Err(error) => Err(error),
-                }
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Removes unlinked data whose grace is over.
-    async fn reclaim_garbage(
-        self: &Arc<Self>,
-        id: BucketId,
-        object: &ObjectId,
-        row: &Bytes,
-        value: &Bytes,
-    ) -> Result<u64, Error> {
-        let garbage = Garbage::decode(value).map_err(|e| corrupt(object, e))?;
-        let due_ms = garbage.unlinked_ms.saturating_add(self.options.grace_ms);
-        if due_ms > self.now_ms() {
-            return Ok(0);
-        }
-        let (key, _) = row::decode_keyed(row).ok_or_else(|| odd_row(object))?;
-        let mut removed = 0;
-        match garbage.what {
-            GarbageWhat::Spans(spans) => {
-                for span in spans.iter().filter(|span| span.size > 0) {
-                    removed += self.remove_span(span).await?;
-                }
-            }
-            GarbageWhat::Table(table) => {
-                if let Some(bytes) = self.read_span_if_there(&table).await? {
-                    let parts = super::entry::decode_table(&bytes);
-                    for part in parts.map_err(|e| corrupt(object, e))? {
-                        if part.span.size > 0 {
-                            removed += self.remove_span(&part.span).await?;
-                        }
-                    }
-                }
-                removed += self.remove_span(&table).await?;
-            }
-        }
-        self.collect(id, object, &key, vec![row.clone()]).await?;
-        Ok(removed)
-    }
-
-    /// A table, or `None` if an earlier step removed it.
-    async fn read_span_if_there(&self, span: &super::entry::Span) -> Result<Option<Bytes>, Error> {
-        match self.read_span(span).await {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == ErrorKind::Corrupt => {
-                let first = self.data_object(span.data, 0);
-                let there = self.object_exists(&first).await?;
-                // The head goes last: what lacks another piece was being removed.
-                let partly = there && span.size <= u64::from(span.object_bytes);
-                if partly { Err(error.into()) } else { Ok(None) }
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
     /// Takes rows away that were dealt with.
-    async fn collect(
+    pub(super) async fn collect(
         self: &Arc<Self>,
         id: BucketId,
         object: &ObjectId,
@@ -557,7 +472,7 @@ pub(super) fn next_start(page: &OmapPage) -> Option<Bytes> {
     Some([last, &[0][..]].concat().into())
 }
 
-fn odd_row(object: &ObjectId) -> StoreError {
+pub(super) fn odd_row(object: &ObjectId) -> StoreError {
     let context = format!("a row of {object} has no key");
     StoreError::new(ErrorKind::Corrupt, context)
 }

@@ -20,7 +20,7 @@ fn options() -> BucketOptions {
 /// A bucket of `count` keys in directories of 100, and its counters.
 async fn filled(count: u32) -> (Arc<Faulty>, Arc<Buckets>, Bucket) {
     let bed = Bed::new(0);
-    let store = Faulty::new(bed.cluster.session("counted"), FaultyOptions::new(0));
+    let store = Faulty::new(bed.session("counted"), FaultyOptions::new(0));
     let node = bed.open(Arc::clone(&store) as _, &options()).await.unwrap();
     node.create(ID).await.unwrap();
     let bucket = node.bucket(ID).await.unwrap();
@@ -130,7 +130,7 @@ async fn a_large_group_costs_one_step() {
 #[tokio::test]
 async fn waiting_changes_share_an_operation() {
     let bed = Bed::new(0);
-    let store = Faulty::new(bed.cluster.session("counted"), FaultyOptions::new(0));
+    let store = Faulty::new(bed.session("counted"), FaultyOptions::new(0));
     let node = bed
         .open(Arc::clone(&store) as _, &BucketOptions::default())
         .await
@@ -154,6 +154,71 @@ async fn waiting_changes_share_an_operation() {
     }
     let calls = store.call_count() - before;
     assert!(calls <= 32, "{calls} calls for 256 objects");
+}
+
+/// A step of reclaim stays short whatever it meets: a deleted object of many parts, an upload that
+/// was aborted, a part of many objects. Another node goes on where the first one stopped.
+#[tokio::test]
+async fn a_step_of_reclaim_is_bounded_by_objects() {
+    let bed = Bed::new(0);
+    let options = BucketOptions {
+        inline_bytes_max: 64,
+        object_bytes: 512,
+        grace_ms: 10,
+        ..options()
+    };
+    let mut nodes = Vec::new();
+    for _node in 0..2 {
+        let store = Faulty::new(bed.session("counted"), FaultyOptions::new(0));
+        let node = bed.open(Arc::clone(&store) as _, &options).await.unwrap();
+        nodes.push((store, node));
+    }
+    nodes[0].1.create(ID).await.unwrap();
+    let bucket = nodes[0].1.bucket(ID).await.unwrap();
+    let mut stored = 0;
+    for text in ["completed", "aborted"] {
+        let begun = bucket.upload_begin(key(text), about(""), None).await;
+        let upload = begun.unwrap().upload;
+        // The first part alone is more than a step; 40 parts make a table of its own.
+        for number in 1..=40 {
+            let objects = if number == 1 { 1_500 } else { 30 };
+            let mut part = bucket.put_part(key(text), upload, number);
+            part.write(bytes(1, objects * 512).into()).await.unwrap();
+            part.finish("p".to_owned(), None).await.unwrap();
+            stored += objects;
+        }
+        if text == "aborted" {
+            bucket.upload_abort(&key(text), upload).await.unwrap();
+            continue;
+        }
+        let (parts, _) = bucket
+            .upload_parts(&key(text), upload, 0, 100)
+            .await
+            .unwrap();
+        let none = Precondition::default();
+        bucket
+            .upload_complete(&key(text), upload, &parts, about("m"), &none)
+            .await
+            .unwrap();
+        bucket.delete(&key(text), None, &none).await.unwrap();
+    }
+    assert!(bed.objects("data").await.len() > stored);
+    bed.clock.advance(1_000);
+    let (mut removed, mut steps) = (0, 0);
+    while !bed.objects("data").await.is_empty() {
+        // The second takes over in the middle of the first one's round.
+        let (store, node) = &nodes[usize::from(steps > 25)];
+        let before = store.call_count();
+        let outcome = node.reclaim_step().await.unwrap();
+        let calls = store.call_count() - before;
+        assert!(calls <= 512 + 128, "{calls} calls, {outcome:?}");
+        assert!(outcome.removed <= 512, "{outcome:?}");
+        removed += outcome.removed;
+        steps += 1;
+        assert!(steps < 1_000, "reclaim finds no end");
+    }
+    assert!(removed > stored as u64, "{removed} objects");
+    bed.tear_down(&nodes[1].1).await;
 }
 
 /// 10,000 parts, the most that an object may have, and a page of them.
