@@ -10,31 +10,67 @@ use portico_backend::bucket::{
     Object, ObjectAbout, ObjectRecord, Precondition,
 };
 use portico_backend::clock::FixedClock;
+use portico_backend::local::LocalStore;
+use portico_backend::local::media::Medium;
 use portico_backend::memory::{MemoryCluster, MemoryOptions};
 use portico_backend::object::{ListCursor, ObjectStore, Pool};
+use portico_conformance::crash::disk::{Image, SimDisk};
+use portico_conformance::crash::tiny_options;
 
 pub(crate) const ID: BucketId = BucketId(0xb0);
 
 /// A store and the time its nodes go by.
 #[derive(Clone, Debug)]
 pub(crate) struct Bed {
-    pub(crate) cluster: MemoryCluster,
+    pub(crate) engine: Engine,
     pub(crate) clock: FixedClock,
+}
+
+/// What the store of a bed is.
+#[derive(Clone, Debug)]
+pub(crate) enum Engine {
+    Memory(MemoryCluster),
+    Local(Arc<LocalStore>),
+}
+
+/// Which engine a suite runs on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum On {
+    Memory,
+    /// With so little memory that most of it lies in files.
+    Local,
 }
 
 impl Bed {
     pub(crate) fn new(seed: u64) -> Self {
-        let cluster = MemoryCluster::new(MemoryOptions {
-            seed,
-            ..MemoryOptions::default()
-        });
+        Self::on(On::Memory, seed)
+    }
+
+    pub(crate) fn on(engine: On, seed: u64) -> Self {
+        let engine = match engine {
+            On::Memory => Engine::Memory(MemoryCluster::new(MemoryOptions {
+                seed,
+                ..MemoryOptions::default()
+            })),
+            On::Local => {
+                let medium: Arc<dyn Medium> = SimDisk::new(Image::new());
+                Engine::Local(LocalStore::open_on(&medium, tiny_options(None)).unwrap())
+            }
+        };
         let clock = FixedClock::new(1_700_000_000_000);
-        Self { cluster, clock }
+        Self { engine, clock }
+    }
+
+    pub(crate) fn session(&self, purpose: &str) -> Arc<dyn ObjectStore> {
+        match &self.engine {
+            Engine::Memory(cluster) => cluster.session(purpose),
+            Engine::Local(store) => store.session(purpose),
+        }
     }
 
     /// A node with a session of its own.
     pub(crate) async fn node(&self, options: &BucketOptions) -> Arc<Buckets> {
-        let store = self.cluster.session("node");
+        let store = self.session("node");
         self.open(store, options).await.unwrap()
     }
 
@@ -50,7 +86,7 @@ impl Bed {
 
     /// Names of all objects of a pool.
     pub(crate) async fn objects(&self, pool: &str) -> Vec<String> {
-        let store = self.cluster.session("lister");
+        let store = self.session("lister");
         let pool = Pool::new(pool, "");
         let mut names = Vec::new();
         let mut cursor = ListCursor::start();

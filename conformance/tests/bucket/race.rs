@@ -9,7 +9,7 @@ use portico_backend::faulty::{CallKind, Faults, Faulty, FaultyOptions};
 use portico_backend::memory::{MemoryCluster, MemoryOptions};
 
 use crate::bed::{
-    Bed, ID, about, all, bytes, fetch, key, put, put_if, read, reclaim_all, remove, tiny,
+    Bed, Engine, ID, about, all, bytes, fetch, key, put, put_if, read, reclaim_all, remove, tiny,
 };
 
 async fn two_nodes(bed: &Bed, options: &BucketOptions) -> ([Arc<Buckets>; 2], [Bucket; 2]) {
@@ -33,7 +33,7 @@ async fn slow_nodes(bed: &Bed, seed: u64) -> ([Arc<Buckets>; 2], [Bucket; 2]) {
         let link = FaultyOptions::new(seed * 2 + number)
             .with(CallKind::Read, faults)
             .with(CallKind::Write, faults);
-        let store = Faulty::new(bed.cluster.session("slow"), link);
+        let store = Faulty::new(bed.session("slow"), link);
         nodes.push(bed.open(store, &patient()).await.unwrap());
     }
     let nodes: [Arc<Buckets>; 2] = nodes.try_into().unwrap();
@@ -294,7 +294,7 @@ async fn two_sessions_write_across_splits() {
             let link = FaultyOptions::new(seed * 2 + session)
                 .with(CallKind::Read, faults)
                 .with(CallKind::Write, faults);
-            let store = Faulty::new(bed.cluster.session("slow"), link);
+            let store = Faulty::new(bed.session("slow"), link);
             let node = bed.open(store, &tiny()).await.unwrap();
             for worker in 0..4 {
                 let node = Arc::clone(&node);
@@ -341,10 +341,10 @@ async fn time_never_goes_back_for_a_key() {
 #[tokio::test]
 async fn a_full_store_still_deletes() {
     let mut bed = Bed::new(0);
-    bed.cluster = MemoryCluster::new(MemoryOptions {
+    bed.engine = Engine::Memory(MemoryCluster::new(MemoryOptions {
         capacity_bytes: 2_000_000,
         ..MemoryOptions::default()
-    });
+    }));
     let (nodes, buckets) = two_nodes(&bed, &tiny()).await;
     let mut count = 0;
     let error = loop {

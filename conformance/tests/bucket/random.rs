@@ -11,12 +11,20 @@ use portico_backend::random::Generator;
 use portico_conformance::model::bucket::{ModelBucket, ModelObject, ModelPart, is_unknown};
 
 use crate::bed::{
-    Bed, ID, about, all, bytes, everything_uploaded, fetch, key, names, put_if, read, reclaim_all,
-    remove, tiny,
+    Bed, ID, On, about, all, bytes, everything_uploaded, fetch, key, names, put_if, read,
+    reclaim_all, remove, tiny,
 };
 
 /// Letters of keys: what must be escaped, delimiters and a wide character.
 const LETTERS: [&str; 7] = ["a", "b", "/", "\0", "\u{1}", "\u{2}", "\u{10ffff}"];
+
+/// A link that delays, refuses and loses replies.
+const BAD_LINK: Faults = Faults {
+    delay_max: Duration::from_millis(3),
+    unavailable_per_mille: 40,
+    busy_per_mille: 20,
+    lost_reply_per_mille: 60,
+};
 
 struct Run {
     random: Generator,
@@ -30,8 +38,8 @@ struct Run {
 }
 
 impl Run {
-    async fn new(seed: u64, faults: Option<Faults>) -> Self {
-        let bed = Bed::new(seed);
+    async fn new(engine: On, seed: u64, faults: Option<Faults>) -> Self {
+        let bed = Bed::on(engine, seed);
         let options = tiny();
         let calm = bed.node(&options).await;
         calm.create(ID).await.unwrap();
@@ -43,7 +51,7 @@ impl Run {
                     .with(CallKind::Read, faults)
                     .with(CallKind::Write, faults);
             }
-            let store = Faulty::new(bed.cluster.session("faulty"), link);
+            let store = Faulty::new(bed.session("faulty"), link);
             nodes.push(bed.open(store, &options).await.unwrap());
         }
         let nodes: [Arc<Buckets>; 2] = nodes.try_into().unwrap();
@@ -443,8 +451,8 @@ impl Run {
     }
 }
 
-async fn run(seed: u64, steps: u32, faults: Option<Faults>) -> (u64, u64) {
-    let mut run = Run::new(seed, faults).await;
+async fn run(engine: On, seed: u64, steps: u32, faults: Option<Faults>) -> (u64, u64) {
+    let mut run = Run::new(engine, seed, faults).await;
     for _step in 0..steps {
         run.step().await;
     }
@@ -458,22 +466,26 @@ async fn run(seed: u64, steps: u32, faults: Option<Faults>) -> (u64, u64) {
 async fn random_operations_match_the_model() {
     let mut splits = 0;
     for seed in 0..16 {
-        splits += run(seed, 400, None).await.0;
+        splits += run(On::Memory, seed, 400, None).await.0;
     }
     assert!(splits > 60, "{splits} splits");
 }
 
 #[tokio::test(start_paused = true)]
 async fn random_operations_over_a_bad_link_match_the_model() {
-    let faults = Faults {
-        delay_max: Duration::from_millis(3),
-        unavailable_per_mille: 40,
-        busy_per_mille: 20,
-        lost_reply_per_mille: 60,
-    };
     let mut splits = 0;
     for seed in 100..116 {
-        splits += run(seed, 300, Some(faults)).await.0;
+        splits += run(On::Memory, seed, 300, Some(BAD_LINK)).await.0;
     }
     assert!(splits > 30, "{splits} splits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn random_operations_on_the_local_engine_match_the_model() {
+    let mut splits = 0;
+    for seed in 200..203 {
+        splits += run(On::Local, seed, 300, None).await.0;
+        splits += run(On::Local, seed, 200, Some(BAD_LINK)).await.0;
+    }
+    assert!(splits > 10, "{splits} splits");
 }
