@@ -130,6 +130,8 @@ struct Shared {
     maps: Mutex<HashMap<BucketId, Arc<map::ShardMap>>>,
     /// Shards that are, or should be, split.
     splitting: Mutex<HashMap<(BucketId, u64), split::SplitNote>>,
+    /// One for each split that this node may begin.
+    splits: tokio::sync::Semaphore,
     failures: data::Failures,
     /// Set when a write may still happen that nobody waits for.
     uncertain: AtomicBool,
@@ -178,6 +180,7 @@ impl Buckets {
             queues: Mutex::default(),
             maps: Mutex::default(),
             splitting: Mutex::default(),
+            splits: tokio::sync::Semaphore::new(split::SPLITS_AT_ONCE),
             failures: data::Failures::default(),
             uncertain: AtomicBool::new(false),
             closed: tokio::sync::RwLock::new(false),

@@ -11,13 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::{try_join, try_join3};
 use tokio::time::Instant;
 
 use super::error::Error;
 use super::filling::Child;
 use super::map::{self, BucketState, Retired, ShardMap, encode_number, retired_row, shard_row};
 use super::row::{self, ENTRY, GARBAGE, KEYED, LOG, PART, RowRange, UPLOAD, kind_range};
-use super::shard::{Phase, ShardState, Split, View};
+use super::shard::{Phase, ShardState, Split};
 use super::{BucketId, Shared, corrupt, may_pass, odd_answer, pause};
 use crate::codec::DecodeError;
 use crate::error::ErrorKind;
@@ -36,6 +37,10 @@ const FREEZE_ROWS_MAX: usize = 512;
 
 /// Rounds of catching up before the parent is frozen with whatever is left.
 const CATCH_UP_ROUNDS_MAX: u32 = 64;
+
+/// Splits that a node begins at a time. Shards that grow alike are full at the same time, and each
+/// copy takes from what clients get; a fifth of a shard is left to wait in.
+pub(super) const SPLITS_AT_ONCE: usize = 4;
 
 /// How often a step is tried that others or a bad link defeat.
 const TRIES_MAX: u32 = 50;
@@ -70,6 +75,15 @@ struct Splitter<'a> {
     log_at: Bytes,
 }
 
+/// What one round of catching up did.
+#[derive(Clone, Copy, Debug)]
+struct CaughtUp {
+    /// Logged changes that were read.
+    rows: usize,
+    /// Whether more of them were there.
+    more: bool,
+}
+
 impl Shared {
     /// Starts to split a shard that has grown, in the background.
     pub(super) fn consider_split(
@@ -87,6 +101,9 @@ impl Shared {
         }
         let shared = Arc::clone(self);
         tokio::spawn(async move {
+            let Ok(_turn) = shared.splits.acquire().await else {
+                return;
+            };
             if let Err(error) = shared.run_split(id, number).await {
                 tracing::debug!(%error, bucket = id.0, number, "a split ended early");
             }
@@ -385,14 +402,10 @@ impl Shared {
                 ..view.state.with_phase(Phase::Moved)
             };
             let entries = vec![(Bytes::from_static(row::STATE), state.encode())];
-            let gone = KEYED.iter().chain(&[LOG]).map(|kind| {
-                let RowRange { start, end } = kind_range(*kind);
-                WriteStep::OmapRemoveRange { start, end }
-            });
-            let op = WriteOp::new(gone.chain([WriteStep::OmapSet { entries }]))
+            let op = WriteOp::new([WriteStep::OmapSet { entries }])
                 .guarded(Guard::VersionIs(view.version));
             match self.write(parent, op).await {
-                Ok(_) => return Ok(()),
+                Ok(_) => return self.empty_moved(parent).await,
                 Err(error) if error.kind() == ErrorKind::GuardFailed || may_pass(&error) => {
                     pause(round.min(4)).await;
                 }
@@ -403,40 +416,69 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Takes the rows out of a moved shard, a few at a time: an engine may have to touch each of
+    /// them, and whoever writes elsewhere waits meanwhile. What is left goes with the object.
+    async fn empty_moved(&self, parent: &ObjectId) -> Result<(), Error> {
+        for kind in KEYED.iter().chain(&[LOG]) {
+            loop {
+                let range = kind_range(*kind);
+                let page = match self.scan_shard(parent, &range, true, COPY_ROWS).await {
+                    Err(Error::Store(error)) if error.kind() == ErrorKind::NotFound => {
+                        return Ok(());
+                    }
+                    other => other?,
+                };
+                let keys: Vec<Bytes> = page.entries.into_iter().map(|(row, _)| row).collect();
+                if keys.is_empty() {
+                    break;
+                }
+                let op = WriteOp::new([WriteStep::OmapRemove { keys }])
+                    .with_priority(Priority::Background);
+                match self.write_settled(parent, op).await {
+                    Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+                    other => drop(other?),
+                }
+                if !page.more {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Splitter<'_> {
     /// `seen` is the phase in which the parent was when numbers were taken.
     async fn run(&mut self, seen: &Phase) -> Result<(), Error> {
-        let Some(view) = self
-            .step_to(seen, Phase::Splitting(self.split.clone()))
-            .await?
-        else {
+        let splitting = Phase::Splitting(self.split.clone());
+        let Some((state, _)) = self.step_to(seen, splitting.clone()).await? else {
             return Ok(());
         };
-        let mut children = self.make_children(&view.state).await?;
+        let mut children = self.make_children(&state).await?;
         self.copy(&mut children).await?;
         for _round in 0..CATCH_UP_ROUNDS_MAX {
-            if self.catch_up(&mut children).await? < FREEZE_ROWS_MAX {
+            let caught_up = self.catch_up(&mut children).await?;
+            if !caught_up.more && caught_up.rows < FREEZE_ROWS_MAX {
                 break;
             }
         }
-        let splitting = Phase::Splitting(self.split.clone());
-        let frozen_at = Instant::now();
         let frozen = Phase::Frozen(self.split.clone());
-        let Some(view) = self.step_to(&splitting, frozen).await? else {
+        let Some((state, frozen_at)) = self.step_to(&splitting, frozen).await? else {
             return Ok(());
         };
-        while self.catch_up(&mut children).await? > 0 {}
-        let (left, right) = (children[0].totals(), children[1].totals());
-        if left.plus(&right) != view.state.totals {
+        // Changes wait from here on, so what does not depend on each other goes on at once.
+        while self.catch_up(&mut children).await?.more {}
+        let [left, right] = &mut children;
+        if left.totals().plus(&right.totals()) != state.totals {
             return Err(corrupt(
                 &self.parent,
                 DecodeError::Field("the totals of a shard"),
             ));
         }
-        for child in &mut children {
-            child.open().await?;
-        }
-        if self.switch(&view.state).await? {
+        let map = self.shared.fresh_map(self.id);
+        let (map, _, _) = try_join3(map, left.open(), right.open()).await?;
+        if self.switch(&state, map).await? {
             self.shared.stats.splits.add(1);
             self.shared.stats.freezes.record(frozen_at.elapsed());
             self.shared.finish_parent(&self.parent, &self.split).await?;
@@ -444,18 +486,27 @@ impl Splitter<'_> {
         Ok(())
     }
 
-    /// Changes the parent's phase; `None` if another writer got hold of it.
-    async fn step_to(&self, from: &Phase, to: Phase) -> Result<Option<View>, Error> {
+    /// Changes the parent's phase; gives its state and a time before which it was in the former
+    /// phase. `None` if another writer got hold of it.
+    async fn step_to(
+        &self,
+        from: &Phase,
+        to: Phase,
+    ) -> Result<Option<(ShardState, Instant)>, Error> {
+        let mut begun = Instant::now();
         for round in 0..TRIES_MAX {
             let view = self.shared.read_view(&self.parent, []).await?;
             if view.state.phase == to {
-                return Ok(Some(view));
+                return Ok(Some((view.state, begun)));
             }
             if view.state.phase != *from {
                 return Ok(None);
             }
+            begun = Instant::now();
             let shared = self.shared;
-            shared.set_phase(&self.parent, &view, to.clone()).await?;
+            if shared.set_phase(&self.parent, &view, to.clone()).await? {
+                return Ok(Some((view.state.with_phase(to), begun)));
+            }
             if round > 8 {
                 pause(round / 8).await;
             }
@@ -509,8 +560,8 @@ impl Splitter<'_> {
         Ok(())
     }
 
-    /// Copies what the log names behind where it was read up to; says how many rows.
-    async fn catch_up(&mut self, children: &mut [Child; 2]) -> Result<usize, Error> {
+    /// Copies what the log names behind where it was read up to.
+    async fn catch_up(&mut self, children: &mut [Child; 2]) -> Result<CaughtUp, Error> {
         let range = RowRange {
             start: self.log_at.clone(),
             end: kind_range(LOG).end,
@@ -520,9 +571,13 @@ impl Splitter<'_> {
             .scan_shard(&self.parent, &range, false, LOG_ROWS)
             .await?;
         let Some((last, _)) = page.entries.last() else {
-            return Ok(0);
+            let more = page.more;
+            return Ok(CaughtUp { rows: 0, more });
         };
-        let count = page.entries.len();
+        let caught_up = CaughtUp {
+            rows: page.entries.len(),
+            more: page.more,
+        };
         self.log_at = [last, &[0][..]].concat().into();
         let rows: BTreeSet<Bytes> = page.entries.into_iter().map(|(_, row)| row).collect();
         let keys: Vec<Bytes> = rows.into_iter().collect();
@@ -532,16 +587,17 @@ impl Splitter<'_> {
             .zip(now)
             .partition(|(row, _)| row::place(row) < self.split.at);
         let [left_child, right_child] = children;
-        left_child.update(left).await?;
-        right_child.update(right).await?;
-        Ok(count)
+        try_join(left_child.update(left), right_child.update(right)).await?;
+        Ok(caught_up)
     }
 
-    /// Leads the keys to the new shards; `false` if this split was given up.
-    async fn switch(&self, parent: &ShardState) -> Result<bool, Error> {
-        let split = &self.split;
+    /// Leads the keys to the new shards; `false` if this split was given up. `map` was read lately.
+    async fn switch(&self, parent: &ShardState, map: Arc<ShardMap>) -> Result<bool, Error> {
+        let (split, mut map) = (&self.split, map);
         for round in 0..TRIES_MAX {
-            let map = self.shared.fresh_map(self.id).await?;
+            if round > 0 {
+                map = self.shared.fresh_map(self.id).await?;
+            }
             let named = map.shards.get(&parent.start).copied();
             if named == Some(split.left) || map.shards.values().any(|n| *n == split.right) {
                 return Ok(true);
@@ -568,7 +624,7 @@ impl Splitter<'_> {
                     },
                 ];
                 if self.shared.write_map(self.id, &map, steps).await? {
-                    continue;
+                    return Ok(true);
                 }
             }
             pause(round.min(4)).await;
