@@ -32,6 +32,15 @@ pub(super) struct Committer {
     changes: u64,
     /// Blocks that records of the active generation no longer name.
     freed: Vec<u64>,
+    /// Since when the store may be quiet; `None` while there is nothing to give back.
+    watch: Option<QuietWatch>,
+}
+
+/// A span of time in which jobs are counted.
+#[derive(Debug)]
+struct QuietWatch {
+    ends: Instant,
+    jobs: usize,
 }
 
 /// A batch while it is worked out.
@@ -76,6 +85,7 @@ impl Committer {
             open_counter,
             changes: 0,
             freed: Vec::new(),
+            watch: None,
         }
     }
 
@@ -83,7 +93,7 @@ impl Committer {
     pub(super) fn run(mut self) {
         let core = Arc::clone(&self.core);
         let _end = EndsStore(Arc::clone(&core));
-        while let Some(batch) = core.queue.take() {
+        while let Some(batch) = core.queue.take(self.watch.as_ref().map(|watch| watch.ends)) {
             if self.work(batch) {
                 break;
             }
@@ -108,6 +118,7 @@ impl Committer {
                 Control::Close(answer) => close = Some(answer),
             }
         }
+        let jobs = batch.jobs.len();
         let starved = self.work_jobs(batch.jobs, !flushes.is_empty(), began);
         // A batch that found no room for its record was not synced; what came before it must be.
         let flushed = if flushes.is_empty() {
@@ -129,6 +140,7 @@ impl Committer {
             self.work_jobs(vec![job], false, began);
         }
         self.rotate_if_full();
+        self.rotate_if_quiet(jobs);
         let Some(answer) = close else { return false };
         let done = self.checkpoint_and_wait();
         drop(answer.send(done.map(|()| self.log.last_sequence())));
@@ -362,6 +374,40 @@ impl Committer {
         }
     }
 
+    /// Starts a checkpoint when the store was left alone for a while and it gives space back. A few
+    /// jobs don't count: who keeps a lock renews it for ever.
+    fn rotate_if_quiet(&mut self, jobs: usize) {
+        let core = Arc::clone(&self.core);
+        let Some(span) = core.options.quiet_checkpoint else {
+            return;
+        };
+        let now = Instant::now();
+        let begin = || QuietWatch {
+            ends: now + span,
+            jobs: 0,
+        };
+        let watch = match &mut self.watch {
+            Some(watch) => watch,
+            None if jobs == 0 => return,
+            none => none.insert(begin()),
+        };
+        watch.jobs += jobs;
+        if now < watch.ends {
+            return;
+        }
+        let is_quiet = watch.jobs <= QUIET_JOBS_MAX && core.checkpoint.is_idle();
+        let freed_bytes = self.freed.len() as u64 * super::record::BLOCK_BYTES_U64;
+        let is_worth_it = freed_bytes + core.view().active.bytes() >= QUIET_BYTES_MIN;
+        self.watch = (is_worth_it && !is_quiet).then(begin);
+        if is_worth_it
+            && is_quiet
+            && !core.poison.is_set()
+            && let Err(error) = self.rotate()
+        {
+            core.poison.set(&error);
+        }
+    }
+
     /// Freezes the generation and goes on in the other log.
     fn rotate(&mut self) -> Result<(), Error> {
         let core = Arc::clone(&self.core);
@@ -475,5 +521,9 @@ fn no_longer_free(error: Error) -> Error {
 const VERSION_BITS: u32 = 40;
 /// Buffered records that wait in memory.
 const PENDING_BYTES_MAX: usize = 1024 * 1024;
+/// So many jobs while it is watched leave a store quiet.
+const QUIET_JOBS_MAX: usize = 16;
+/// Less memory and freed space than this is not worth a checkpoint of a quiet store.
+const QUIET_BYTES_MIN: u64 = 256 * 1024;
 /// Freed space below this never starts a checkpoint by itself.
 const FREED_BYTES_MIN: u64 = 64 * 1024 * 1024;

@@ -1,5 +1,7 @@
 //! How a store is opened, and what it counts.
 
+use std::time::Duration;
+
 use crate::stats::{Counter, Gauge, LatencyHistogram};
 
 /// How a store is opened. The defaults suit a gateway of its own.
@@ -18,6 +20,9 @@ pub struct LocalOptions {
     /// Data of one step up to this size goes through the log; larger data goes straight to its
     /// blocks.
     pub inline_bytes_max: u32,
+    /// When so long hardly anything was written, records and freed blocks in memory move to the
+    /// base, so that their space is given back; `None`: they wait for the next writes.
+    pub quiet_checkpoint: Option<Duration>,
     /// A mistake made on purpose, to show that the crash suite sees it.
     pub planted_bug: Option<PlantedBug>,
 }
@@ -31,6 +36,7 @@ impl Default for LocalOptions {
             cache_bytes: 128 * 1024 * 1024,
             reserve_bytes: 16 * 1024 * 1024,
             inline_bytes_max: 32 * 1024,
+            quiet_checkpoint: Some(Duration::from_secs(5)),
             planted_bug: None,
         }
     }

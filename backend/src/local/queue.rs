@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -155,8 +156,9 @@ impl Queue {
         self.filled.notify_one();
     }
 
-    /// Waits for work. `None` when stopped.
-    pub(super) fn take(&self) -> Option<Batch> {
+    /// Waits for work, or for nothing longer than `until`: then the batch is empty. `None` when
+    /// stopped.
+    pub(super) fn take(&self, until: Option<Instant>) -> Option<Batch> {
         let mut state = self.state();
         loop {
             if state.stopped {
@@ -178,10 +180,18 @@ impl Queue {
             if !batch.jobs.is_empty() || !batch.controls.is_empty() {
                 return Some(batch);
             }
-            state = self
-                .filled
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            state = match left {
+                None => self
+                    .filled
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => return Some(batch),
+                Some(left) => {
+                    let waited = self.filled.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         }
     }
 }

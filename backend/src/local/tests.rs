@@ -148,6 +148,44 @@ async fn many_checkpoints_lose_nothing_and_space_comes_back() {
 }
 
 #[tokio::test]
+async fn a_quiet_store_gives_space_back_although_a_lock_is_renewed() {
+    let directory = tempfile::tempdir().unwrap();
+    let span = Duration::from_millis(400);
+    let quiet = LocalOptions {
+        quiet_checkpoint: Some(span),
+        ..LocalOptions::default()
+    };
+    let store = LocalStore::open(directory.path(), quiet).unwrap();
+    let session = store.session("test");
+    let target = object("o");
+    write(&session, &target, WriteStep::Create).await;
+    let large = data(1, 1 << 20);
+    write(&session, &object("gone"), WriteStep::Replace { data: large }).await;
+    write(&session, &object("gone"), WriteStep::Remove).await;
+    let pool = Pool::new("pool", "");
+    let held = session.usage(&pool).await.unwrap().used_bytes;
+    assert!(held > 1 << 20, "{held} bytes before the store is quiet");
+    let lock = |renew| LockRequest {
+        name: LockName("lock"),
+        kind: LockKind::Exclusive,
+        cookie: Bytes::from("c"),
+        expiry: Some(Duration::from_secs(60)),
+        renew,
+    };
+    session.lock(&target, lock(false)).await.unwrap();
+    let began = tokio::time::Instant::now();
+    while session.usage(&pool).await.unwrap().used_bytes > 64 << 10 {
+        assert!(began.elapsed() < Duration::from_secs(20), "nothing came back");
+        tokio::time::sleep(span / 4).await;
+        session.lock(&target, lock(true)).await.unwrap();
+    }
+    assert_eq!(store.stats().checkpoints.value(), 1);
+    // What little is left is not worth another.
+    tokio::time::sleep(3 * span).await;
+    assert_eq!(store.stats().checkpoints.value(), 1);
+}
+
+#[tokio::test]
 async fn concurrent_durable_writes_share_their_syncs() {
     let directory = tempfile::tempdir().unwrap();
     let (store, session) = open(directory.path());

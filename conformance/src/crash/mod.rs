@@ -23,6 +23,7 @@ pub fn tiny_options(planted_bug: Option<PlantedBug>) -> LocalOptions {
         cache_bytes: 512 * 1024,
         reserve_bytes: 384 * 1024,
         inline_bytes_max: 6_000,
+        quiet_checkpoint: None,
         planted_bug,
     }
 }
