@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind};
 
 use super::failure::{corrupt, io_error};
 use super::log::Delta;
-use super::media::{FileName, Medium};
+use super::media::{FileName, Medium, read_anywhere};
 use super::options::PlantedBug;
 
 /// The base of an open store.
@@ -216,6 +216,11 @@ impl BaseSnapshot {
     /// `None`: not read lately.
     pub(super) fn value_in_memory(&self, key: &[u8]) -> Option<Option<Bytes>> {
         self.cache.locked().0.get(key).cloned()
+    }
+
+    /// Whether the base holds nothing, so that what lies over it knows all.
+    pub(super) fn is_empty(&self) -> bool {
+        self.meta.record_bytes == 0
     }
 
     /// The first `count_max` records of `start..end`.
@@ -438,8 +443,8 @@ impl Pages {
         let stored = usize::try_from(stored)
             .unwrap_or(usize::MAX)
             .min(bytes.len());
-        self.medium
-            .read_at(FileName::Base, page_offset(first), &mut bytes[..stored])?;
+        let at = page_offset(first);
+        read_anywhere(&*self.medium, FileName::Base, at, &mut bytes[..stored])?;
         let overlay = self.overlay();
         let pages = out
             .chunks_exact_mut(PAGE)

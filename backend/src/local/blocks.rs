@@ -1,6 +1,7 @@
 //! The data file: blocks of 4 KiB, never overwritten in place while anybody can see them.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +12,7 @@ use crate::error::Error;
 
 use super::allocator::{Allocator, ReadToken, full};
 use super::failure::{Poison, corrupt, io_error};
-use super::media::{FileName, Medium};
+use super::media::{FileName, Medium, read_anywhere};
 use super::options::{LocalOptions, LocalStats, PlantedBug};
 use super::record::{BLOCK_BYTES, BLOCK_BYTES_U64, BlockRef};
 
@@ -233,7 +234,7 @@ impl Blocks {
     }
 
     /// Reads consecutive blocks and looks at their checksums. `None` if `cached_only` and one of
-    /// them is not in memory.
+    /// them is not in memory, the system's included.
     pub(super) fn read_run(
         &self,
         run: &[BlockRef],
@@ -243,14 +244,13 @@ impl Blocks {
         if let Some(found) = self.cache.run(run) {
             return Ok(Some(found));
         }
-        if cached_only {
-            return Ok(None);
-        }
         let first = run.first().map_or(0, |first| first.block);
-        let mut bytes = BytesMut::zeroed(run.len() * BLOCK_BYTES);
-        self.medium
-            .read_at(FileName::Data, first * BLOCK_BYTES_U64, &mut bytes)
-            .map_err(|e| io_error(format!("reading block {first} of the data file"), e))?;
+        let read = self.read_file(first, run.len() * BLOCK_BYTES, cached_only);
+        let read =
+            read.map_err(|e| io_error(format!("reading block {first} of the data file"), e))?;
+        let Some(bytes) = read else {
+            return Ok(None);
+        };
         stats.data_bytes_read.add(bytes.len() as u64);
         for (content, expected) in bytes.chunks_exact(BLOCK_BYTES).zip(run) {
             if crc32c(content) != expected.sum
@@ -263,7 +263,6 @@ impl Blocks {
                 )));
             }
         }
-        let bytes = bytes.freeze();
         if run.len() <= CACHED_RUN_BLOCKS_MAX {
             for (index, expected) in run.iter().enumerate() {
                 let content = &bytes[index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES];
@@ -272,6 +271,29 @@ impl Blocks {
             }
         }
         Ok(Some(bytes))
+    }
+}
+
+impl Blocks {
+    /// Bytes of the file; `None` if `at_once` and they are many, or the device would be waited for.
+    fn read_file(&self, first: u64, length: usize, at_once: bool) -> io::Result<Option<Bytes>> {
+        let at = first * BLOCK_BYTES_U64;
+        let is_small = length <= CACHED_RUN_BLOCKS_MAX * BLOCK_BYTES;
+        if !is_small {
+            if at_once {
+                return Ok(None);
+            }
+            let mut bytes = BytesMut::zeroed(length);
+            self.medium.read_at(FileName::Data, at, &mut bytes)?;
+            return Ok(Some(bytes.freeze()));
+        }
+        let mut bytes = BytesMut::zeroed(length);
+        if at_once {
+            let done = self.medium.read_at_once(FileName::Data, at, &mut bytes)?;
+            return Ok(done.then(|| bytes.freeze()));
+        }
+        read_anywhere(&*self.medium, FileName::Data, at, &mut bytes)?;
+        Ok(Some(bytes.freeze()))
     }
 }
 

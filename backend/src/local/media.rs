@@ -59,6 +59,11 @@ pub trait Medium: Debug + Send + Sync + 'static {
     /// Fills `buffer`; `UnexpectedEof` if the file ends before.
     fn read_at(&self, file: FileName, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 
+    /// As `read_at`, but says `false`, with anything in `buffer`, where it would wait for a device.
+    fn read_at_once(&self, file: FileName, offset: u64, buffer: &mut [u8]) -> io::Result<bool> {
+        self.read_at(file, offset, buffer).map(|()| true)
+    }
+
     /// Writes all of `data`, extending the file if need be. `StorageFull` if there is no room.
     fn write_at(&self, file: FileName, offset: u64, data: &[u8]) -> io::Result<()>;
 
@@ -209,6 +214,18 @@ impl Medium for Directory {
         }
     }
 
+    fn read_at_once(&self, file: FileName, offset: u64, buffer: &mut [u8]) -> io::Result<bool> {
+        let Some(file) = self.file(file, false)? else {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+        };
+        let wanted = buffer.len();
+        let flags = rustix::io::ReadWriteFlags::NOWAIT;
+        // Anything but all of it, refusals of file systems that can't say included, means to ask
+        // again: `read_at` judges.
+        let read = rustix::io::preadv2(&*file, &mut [io::IoSliceMut::new(buffer)], offset, flags);
+        Ok(read == Ok(wanted))
+    }
+
     fn write_at(&self, file: FileName, offset: u64, data: &[u8]) -> io::Result<()> {
         self.made(file)?.write_all_at(data, offset)
     }
@@ -249,6 +266,33 @@ impl Medium for Directory {
         let stat = rustix::fs::statvfs(&self.path).ok()?;
         stat.f_bavail.checked_mul(stat.f_frsize)
     }
+}
+
+/// Reads on whatever thread this is. A thread that serves tasks hands them to another one before it
+/// waits for a device.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "redb reads pages wherever it is asked, and only here it shows that one is not in memory"
+)]
+pub(super) fn read_anywhere(
+    medium: &dyn Medium,
+    file: FileName,
+    offset: u64,
+    buffer: &mut [u8],
+) -> io::Result<()> {
+    if !serves_tasks() {
+        return medium.read_at(file, offset, buffer);
+    }
+    if medium.read_at_once(file, offset, buffer)? {
+        return Ok(());
+    }
+    tokio::task::block_in_place(|| medium.read_at(file, offset, buffer))
+}
+
+/// Whether this thread belongs to a runtime that can spare it.
+pub(super) fn serves_tasks() -> bool {
+    let runtime = tokio::runtime::Handle::try_current();
+    runtime.is_ok_and(|it| it.runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread)
 }
 
 fn zero_fill(file: &File, mut from: u64, to: u64) -> io::Result<()> {

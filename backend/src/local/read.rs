@@ -143,7 +143,7 @@ fn scan(
     keys_only: bool,
     count_max: u32,
 ) -> Result<OmapPage, Miss> {
-    if reader.cached_only {
+    if reader.cached_only && !reader.layers.view.base.is_empty() {
         return Err(Miss::NotCached);
     }
     let from = reader.keys.omap(start);

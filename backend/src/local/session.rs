@@ -12,14 +12,15 @@ use crate::engine::admission;
 use crate::error::{Error, ErrorKind};
 use crate::object::{
     Limits, ListCursor, ListPage, LockHolder, LockName, LockRequest, Notification, NotifyOutcome,
-    ObjectId, ObjectStore, Payload, Pool, Priority, ReadOp, ReadOutput, Reply, SessionId, SnapId,
-    Usage, Version, Watch, WriteOp, WriteStep,
+    ObjectId, ObjectStore, Payload, Pool, Priority, ReadOp, ReadOutput, ReadStep, Reply, SessionId,
+    SnapId, Usage, Version, Watch, WriteOp, WriteStep,
 };
 
 use super::LocalStore;
 use super::core::{Core, LIMITS};
 use super::extent::{Miss, Prepared, whole_blocks};
 use super::lock::LockChange;
+use super::media::serves_tasks;
 use super::queue::{Answer, Control, Job, PreparedBlocks, What};
 use super::read;
 use super::record::{BLOCK_BYTES, BLOCK_BYTES_U64, ObjectKeys};
@@ -183,6 +184,9 @@ impl ObjectStore for LocalSession {
 
     fn read<'a>(&'a self, object: &'a ObjectId, op: ReadOp) -> Reply<'a, ReadOutput> {
         Box::pin(async move {
+            if is_short(&op) && serves_tasks() {
+                return self.read_here(object, &op);
+            }
             if let Some(answer) = self.try_read_cached(object, &op) {
                 return answer;
             }
@@ -392,6 +396,22 @@ impl ObjectStore for LocalSession {
 }
 
 impl LocalSession {
+    /// Answers on this thread, which hands its tasks to another one where the device must be waited
+    /// for. That is rare and a change of threads for each read costs more than the read.
+    fn read_here(&self, object: &ObjectId, op: &ReadOp) -> Result<ReadOutput, Error> {
+        admission::check_read(op, &LIMITS)?;
+        self.admit(op.deadline)?;
+        let began = Instant::now();
+        let answer = read::read(self.core(), object, op, false).map_err(Miss::into_error);
+        // The answer may be older than the fence.
+        self.core().sessions.admit(&self.id)?;
+        let stats = &self.core().stats;
+        stats.reads.add(1);
+        stats.reads_cached.add(1);
+        stats.read_time.record(began.elapsed());
+        answer
+    }
+
     fn change_lock<'a>(&'a self, object: &'a ObjectId, what: What) -> Reply<'a, ()> {
         Box::pin(async move {
             self.admit(None)?;
@@ -399,6 +419,18 @@ impl LocalSession {
             done.await.map(|_| ())
         })
     }
+}
+
+/// Whether a read takes so little that other tasks of the thread don't notice.
+fn is_short(op: &ReadOp) -> bool {
+    let cost = |step: &ReadStep| match step {
+        ReadStep::Extents { length, .. } => length.div_ceil(BLOCK_BYTES_U64),
+        ReadStep::OmapGet { keys } => keys.len() as u64,
+        ReadStep::OmapScan { count_max, .. } => u64::from(*count_max),
+        ReadStep::Stat | ReadStep::Xattr { .. } => 1,
+    };
+    let costs = op.steps.iter().map(cost);
+    costs.fold(0, u64::saturating_add) <= SHORT_READ_MAX
 }
 
 fn need_object(core: &Core, object: &ObjectId) -> Result<(), Error> {
@@ -482,3 +514,6 @@ fn write_large(
     }
     Ok(prepared)
 }
+
+/// Records and blocks of a read that is answered where it is asked.
+const SHORT_READ_MAX: u64 = 64;

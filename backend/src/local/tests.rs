@@ -160,7 +160,12 @@ async fn a_quiet_store_gives_space_back_although_a_lock_is_renewed() {
     let target = object("o");
     write(&session, &target, WriteStep::Create).await;
     let large = data(1, 1 << 20);
-    write(&session, &object("gone"), WriteStep::Replace { data: large }).await;
+    write(
+        &session,
+        &object("gone"),
+        WriteStep::Replace { data: large },
+    )
+    .await;
     write(&session, &object("gone"), WriteStep::Remove).await;
     let pool = Pool::new("pool", "");
     let held = session.usage(&pool).await.unwrap().used_bytes;
@@ -175,7 +180,10 @@ async fn a_quiet_store_gives_space_back_although_a_lock_is_renewed() {
     session.lock(&target, lock(false)).await.unwrap();
     let began = tokio::time::Instant::now();
     while session.usage(&pool).await.unwrap().used_bytes > 64 << 10 {
-        assert!(began.elapsed() < Duration::from_secs(20), "nothing came back");
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "nothing came back"
+        );
         tokio::time::sleep(span / 4).await;
         session.lock(&target, lock(true)).await.unwrap();
     }
@@ -183,6 +191,89 @@ async fn a_quiet_store_gives_space_back_although_a_lock_is_renewed() {
     // What little is left is not worth another.
     tokio::time::sleep(3 * span).await;
     assert_eq!(store.stats().checkpoints.value(), 1);
+}
+
+/// Reads of a store that was opened just now, so that nothing but its files knows the answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn short_reads_need_no_other_thread_and_long_ones_take_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, session) = open(directory.path());
+    let target = object("o");
+    let key = |index: u32| Bytes::from(format!("{index:04}"));
+    let entries = (0..200).map(|index| (key(index), key(index))).collect();
+    write(&session, &target, WriteStep::OmapSet { entries }).await;
+    let replace = WriteStep::Replace {
+        data: data(5, 1 << 20),
+    };
+    write(&session, &target, replace).await;
+    store.close().unwrap();
+    drop((store, session));
+    let (store, session) = open(directory.path());
+    let scan = |count_max| ReadStep::OmapScan {
+        start: Bytes::new(),
+        end: None,
+        keys_only: false,
+        count_max,
+    };
+    let extents = |length| ReadStep::Extents { offset: 0, length };
+    let mut here = 0;
+    for (step, is_short) in [
+        (scan(10), true),
+        (scan(150), false),
+        (extents(100_000), true),
+        (extents(1 << 20), false),
+        (ReadStep::Stat, true),
+    ] {
+        let answer = session.read(&target, ReadOp::new([step.clone()])).await;
+        match &answer.unwrap().results[0] {
+            ReadResult::OmapPage(page) => {
+                let ReadStep::OmapScan { count_max, .. } = step else {
+                    panic!("{step:?} is no scan")
+                };
+                let expected = (0..count_max).map(|index| (key(index), key(index)));
+                assert!(page.more);
+                assert_eq!(page.entries, expected.collect::<Vec<_>>());
+            }
+            ReadResult::Extents(extents) => {
+                let ReadStep::Extents { length, .. } = step else {
+                    panic!("{step:?} reads no data")
+                };
+                assert_eq!(extents[0].data.len() as u64, length);
+                assert!(extents[0].data.iter().all(|byte| *byte == 5));
+            }
+            other
+            @ (ReadResult::Stat { .. } | ReadResult::Xattr(_) | ReadResult::OmapValues(_)) => {
+                assert_eq!(other, &ReadResult::Stat { size: 1 << 20 });
+            }
+        }
+        here += u64::from(is_short);
+        assert_eq!(store.stats().reads_cached.value(), here, "{step:?}");
+    }
+}
+
+#[tokio::test]
+async fn memory_alone_answers_a_scan_while_the_base_is_empty() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, session) = open(directory.path());
+    let target = object("o");
+    let entries = vec![(Bytes::from("k"), Bytes::from("v"))];
+    let set = WriteStep::OmapSet { entries };
+    write(&session, &target, set).await;
+    let scan = ReadOp::new([ReadStep::OmapScan {
+        start: Bytes::new(),
+        end: None,
+        keys_only: false,
+        count_max: 10,
+    }]);
+    let answer = session.try_read_cached(&target, &scan).unwrap().unwrap();
+    let ReadResult::OmapPage(page) = &answer.results[0] else {
+        panic!("asked for a page")
+    };
+    assert_eq!(page.entries, [(Bytes::from("k"), Bytes::from("v"))]);
+    store.close().unwrap();
+    drop((store, session));
+    let (_store, session) = open(directory.path());
+    assert!(session.try_read_cached(&target, &scan).is_none());
 }
 
 #[tokio::test]
