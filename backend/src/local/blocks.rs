@@ -11,6 +11,7 @@ use crate::codec::crc32c;
 use crate::error::Error;
 
 use super::allocator::{Allocator, ReadToken, full};
+use super::buffers::Buffers;
 use super::failure::{Poison, corrupt, io_error};
 use super::media::{FileName, Medium, read_anywhere};
 use super::options::{LocalOptions, LocalStats, PlantedBug};
@@ -21,6 +22,7 @@ pub(super) struct Blocks {
     medium: Arc<dyn Medium>,
     allocator: Mutex<Allocator>,
     cache: BlockCache,
+    buffers: Arc<Buffers>,
     /// Whether large data was written that no sync has covered. Small data lies in the log until a
     /// checkpoint, so it does not count.
     dirty: AtomicBool,
@@ -44,6 +46,7 @@ impl Blocks {
             medium: Arc::clone(medium),
             allocator: Mutex::new(allocator),
             cache: BlockCache::new(options.cache_bytes / 2),
+            buffers: Arc::default(),
             dirty: AtomicBool::new(false),
             sync: Mutex::new(()),
             capacity_bytes: options.capacity_bytes,
@@ -283,9 +286,10 @@ impl Blocks {
             if at_once {
                 return Ok(None);
             }
-            let mut bytes = BytesMut::zeroed(length);
-            self.medium.read_at(FileName::Data, at, &mut bytes)?;
-            return Ok(Some(bytes.freeze()));
+            let mut buffer = self.buffers.take(length);
+            self.medium
+                .read_at(FileName::Data, at, &mut buffer.bytes[..length])?;
+            return Ok(Some(Bytes::from_owner(buffer)));
         }
         let mut bytes = BytesMut::zeroed(length);
         if at_once {

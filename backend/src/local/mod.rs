@@ -10,6 +10,7 @@
 mod allocator;
 mod base;
 mod blocks;
+mod buffers;
 mod change;
 mod check;
 mod checkpoint;
