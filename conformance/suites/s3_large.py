@@ -16,7 +16,7 @@ from server import Portico, connect
 BUCKET = "large"
 PARTS = 10_000
 PART_BYTES = 4096
-COMPLETE_SECONDS_MAX = 5
+COMPLETE_SECONDS_MAX = 2
 GIB = 1 << 30
 # Far below the bodies in flight: bodies stream, whatever their size.
 MEMORY_BYTES_MAX = 700 << 20

@@ -165,15 +165,19 @@ class Portico(Server):
 
     name = "portico"
 
-    def __init__(self, part_bytes_min: int | None = None, grace_seconds: int = 2):
+    def __init__(
+        self, part_bytes_min: int | None = None, grace_seconds: int = 2, capacity_bytes: int | None = None,
+    ):
         super().__init__()
         self.program = install.portico()
         self.plain, self.tls, self.metrics = free_port(), free_port(), free_port()
         self.authority = authority(self.directory)
         minimum = f"multipart_part_bytes_min = {part_bytes_min}\n" if part_bytes_min else ""
+        backend = f'[backend]\nkind = "local"\ncapacity_bytes = {capacity_bytes}\n' if capacity_bytes else ""
         self.configuration = self.directory / "portico.toml"
         self.configuration.write_text(
             f'data_dir = "data"\n'
+            f"{backend}"
             f"[s3]\n{minimum}"
             f'region = "{REGION}"\n'
             f'listen = [{{ address = "127.0.0.1:{self.plain}" }},\n'
