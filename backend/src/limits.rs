@@ -28,6 +28,10 @@ pub const OBJECT_BYTES_MAX: u64 = 128 * 1024 * 1024;
 /// Payload bytes of one operation: RADOS refuses more than 90 MiB (`osd_max_write_size`).
 pub const OP_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
+/// Payload bytes of an operation that a full store accepts all the same (`WhenFull::Force`): a few
+/// records of who serves and what is under way.
+pub const FORCED_BYTES_MAX: u64 = 4 * 1024;
+
 /// Guards and steps of one operation.
 pub const OP_STEPS_MAX: usize = 2_048;
 

@@ -35,7 +35,7 @@ SUITES = {
     "s3-clients": Suite("20 min", "real clients over plain HTTP and TLS [--short: 4 min]", module="s3_clients"),
     "s3-kill": Suite("4 min", "kill -9 in an upload storm [--rounds N]", module="s3_kill"),
     "s3-large": Suite("6 min", "10,000 parts, 1 GiB over TLS", module="s3_large"),
-    "s3-full": Suite("2 min", "a full store and a full disk still delete", module="s3_full"),
+    "s3-full": Suite("1 min", "a full store and a full disk still delete", module="s3_full"),
     "s3-tests": Suite("15 min", "DIR [--core]: a checkout of ceph/s3-tests", module="s3_tests", venv="s3tests"),
     "bench-s3": Suite("15 min", "against SeaweedFS and s3s-fs [--short: 5 min]", module="bench_s3"),
 }

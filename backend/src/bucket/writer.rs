@@ -156,7 +156,10 @@ async fn try_register(
         (Bytes::from_static(NEXT), encode_number(number + 1)),
         (writer_row(number), record.encode()),
     ];
-    let op = WriteOp::new([WriteStep::OmapSet { entries }]).guarded(guard);
+    // A program that starts over a full store must be able to delete.
+    let op = WriteOp::new([WriteStep::OmapSet { entries }])
+        .guarded(guard)
+        .forced_when_full();
     match store.write(object, op).await {
         Ok(_) => Ok(Some(number)),
         Err(error)
@@ -238,10 +241,12 @@ impl Shared {
         let object = writers_object(&self.meta);
         let row = writer_row(self.writer.number);
         let entries = vec![(row.clone(), new.encode())];
-        let op = WriteOp::new([WriteStep::OmapSet { entries }]).guarded(Guard::OmapIs {
-            key: row,
-            value: Some(old.encode()),
-        });
+        let op = WriteOp::new([WriteStep::OmapSet { entries }])
+            .guarded(Guard::OmapIs {
+                key: row,
+                value: Some(old.encode()),
+            })
+            .forced_when_full();
         let mut unknown = false;
         for round in 0.. {
             match self.store.write(&object, op.clone()).await {

@@ -200,7 +200,7 @@ impl Root {
             entries: vec![(key.clone(), change.encode())],
         }]);
         self.store
-            .write(&self.object, op.guarded(Guard::Exists))
+            .write(&self.object, op.guarded(Guard::Exists).forced_when_full())
             .await?;
         Ok(Announcement(key))
     }
@@ -234,7 +234,8 @@ impl Root {
             .guarded(Guard::OmapIs {
                 key: Bytes::from_static(key),
                 value: stored,
-            });
+            })
+            .forced_when_full();
             if let Some(remove) = &remove {
                 op = op.step(WriteStep::OmapRemove {
                     keys: vec![remove.clone()],

@@ -261,5 +261,9 @@ fn steps(edits: &[Edit]) -> WriteOp {
     if !keys.is_empty() {
         op = op.step(WriteStep::OmapRemove { keys });
     }
-    op
+    // What exists changes and goes on a full store too: a node starts again, a bucket is deleted.
+    match edits.iter().any(|edit| edit.old.is_some()) {
+        true => op.forced_when_full(),
+        false => op,
+    }
 }

@@ -88,10 +88,10 @@ impl<'a> Change<'a> {
         Ok(())
     }
 
-    /// Whether the change is allowed although the store is full: it gives space back, or keeps
-    /// books in the room of what it takes away. `op` has been done.
+    /// Whether the change is allowed although the store is full: it gives space back, keeps books in
+    /// the room of what it takes away, or is forced. `op` has been done.
     pub(super) fn fits_a_full_store(&self, op: &WriteOp) -> Result<bool, Error> {
-        if op.steps.iter().all(is_shrinking) {
+        if op.steps.iter().all(is_shrinking) || op.is_forced() {
             return Ok(true);
         }
         if !op.steps.iter().all(may_fit_a_full_store) {

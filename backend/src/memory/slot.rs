@@ -57,7 +57,7 @@ impl Slot {
         let preserved = self.preserve(&op.snapshots, context.snapshots);
         let touched = self.apply_all(op, context).and_then(|touched| {
             let grown = self.bytes_used().saturating_sub(bytes_before);
-            match grown > free_bytes {
+            match grown > free_bytes && !op.is_forced() {
                 true => Err(Error::new(ErrorKind::NoSpace, "writing an object")),
                 false => Ok(touched),
             }

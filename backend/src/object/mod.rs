@@ -24,7 +24,8 @@ use bytes::Bytes;
 pub use id::{ListCursor, ObjectId, ObjectName, Pool, SessionId, SnapId, Version, XattrName};
 pub use lock::{LockHolder, LockKind, LockName, LockRequest};
 pub use op::{
-    Durability, Guard, Payload, Priority, ReadOp, ReadStep, SnapContext, WriteOp, WriteStep,
+    Durability, Guard, Payload, Priority, ReadOp, ReadStep, SnapContext, WhenFull, WriteOp,
+    WriteStep,
 };
 pub use output::{Extent, ListPage, OmapPage, ReadOutput, ReadResult, Usage};
 pub use watch::{Notification, NotifyAck, NotifyOutcome, Watch};

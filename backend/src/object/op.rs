@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::{ObjectId, SnapId, Version, XattrName};
+use crate::limits::FORCED_BYTES_MAX;
 
 /// A change of one object.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -17,6 +18,7 @@ pub struct WriteOp {
     pub guards: SmallVec<[Guard; 2]>,
     pub steps: SmallVec<[WriteStep; 2]>,
     pub durability: Durability,
+    pub when_full: WhenFull,
     pub snapshots: SnapContext,
     /// After this time the answer is `Unavailable`, and the operation may still happen.
     pub deadline: Option<Instant>,
@@ -139,6 +141,27 @@ impl WriteStep {
         }
     }
 
+    /// Whether the step may make the object's data larger.
+    #[must_use]
+    pub fn takes_data_space(&self) -> bool {
+        match self {
+            Self::Append { .. }
+            | Self::CloneRange { .. }
+            | Self::Rollback { .. }
+            | Self::Write { .. } => true,
+            Self::Replace { data } => !data.is_empty(),
+            Self::Create
+            | Self::OmapRemove { .. }
+            | Self::OmapRemoveRange { .. }
+            | Self::OmapSet { .. }
+            | Self::Remove
+            | Self::Truncate { .. }
+            | Self::XattrRemove { .. }
+            | Self::XattrSet { .. }
+            | Self::Zero { .. } => false,
+        }
+    }
+
     /// Whether the step may be `Buffered`.
     #[must_use]
     pub fn is_plain_data(&self) -> bool {
@@ -192,6 +215,19 @@ pub enum Durability {
     /// When the call returns.
     #[default]
     Durable,
+}
+
+/// What a write does on a full pool. What takes away at least as much as it adds is accepted anyway.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum WhenFull {
+    /// Draws on what the engine keeps back, while that lasts. For small records without which
+    /// nothing could be removed: who serves, who writes, what is under way. Only attributes, omap
+    /// and removing steps, `FORCED_BYTES_MAX` at most; anything else counts as `Refuse`. On RADOS:
+    /// `OPERATION_FULL_FORCE`.
+    Force,
+    /// Fails with `NoSpace`.
+    #[default]
+    Refuse,
 }
 
 /// Who waits. An engine that queues serves the classes in this order without starving the last.
@@ -281,6 +317,20 @@ impl WriteOp {
     pub fn buffered(mut self) -> Self {
         self.durability = Durability::Buffered;
         self
+    }
+
+    #[must_use]
+    pub fn forced_when_full(mut self) -> Self {
+        self.when_full = WhenFull::Force;
+        self
+    }
+
+    /// Whether it may draw on what the engine keeps back.
+    #[must_use]
+    pub fn is_forced(&self) -> bool {
+        self.when_full == WhenFull::Force
+            && self.payload_bytes() <= FORCED_BYTES_MAX
+            && self.steps.iter().all(|step| !step.takes_data_space())
     }
 
     #[must_use]

@@ -15,6 +15,7 @@ group!("space":
     cutting_and_zeroing_work_when_full,
     a_refused_write_leaves_nothing_behind,
     removing_works_beside_a_small_addition_when_full,
+    small_forced_records_are_accepted_when_full,
 );
 
 /// Enough for an engine's own structures, little enough to fill in no time.
@@ -224,4 +225,33 @@ async fn removing_works_beside_a_small_addition_when_full(bench: Bench) {
     let index = session.existing("index").await;
     assert_eq!(index.omap.len(), 1);
     session.put("index", [WriteStep::Remove]).await;
+}
+
+/// Who starts over a full store says so in a record before anything is removed.
+async fn small_forced_records_are_accepted_when_full(bench: Bench) {
+    let (_opened, session) = small(&bench);
+    fill(&session).await;
+    for length in [16 * 1_024, 2_048, 100] {
+        for number in 0.. {
+            let op = WriteOp::new([omap([("entry", vec![7; length])])]);
+            let name = format!("brim-{length}-{number}");
+            if session.write(&name, op).await.is_err() {
+                break;
+            }
+            assert!(number < 100_000, "it never is full");
+        }
+    }
+    let record = WriteOp::new([omap([("node", vec![8; 100])])]);
+    session
+        .refuses("nodes", record.clone(), ErrorKind::NoSpace)
+        .await;
+    let forced = session.write("nodes", record.forced_when_full()).await;
+    forced.expect("a small record that must happen");
+    let too_large = WriteOp::new([omap([("node", vec![8; 5_000])])]).forced_when_full();
+    session
+        .refuses("nodes", too_large, ErrorKind::NoSpace)
+        .await;
+    let data = WriteOp::new([replace(vec![8; 64])]).forced_when_full();
+    session.refuses("data", data, ErrorKind::NoSpace).await;
+    assert_eq!(session.existing("nodes").await.omap.len(), 1);
 }
