@@ -42,7 +42,7 @@ SUITES = {
 
 
 def main(arguments: list[str]) -> int:
-    if arguments == ["--list"]:
+    if arguments in (["--list"], ["--help"], ["-h"]):
         print(f"{'(none)':12} 25 min cold, 10 min warm: all that must be green before a change lands")
         for name, suite in SUITES.items():
             print(f"{name:12} {suite.usual:7} {suite.what}")

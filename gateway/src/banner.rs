@@ -103,13 +103,13 @@ impl Banner<'_> {
         };
         let url = reachable(*address, certificate.is_some());
         lines.add(format!(
-            "  export AWS_REGION={} AWS_ENDPOINT_URL={url}",
+            "  export AWS_REGION={0} AWS_DEFAULT_REGION={0} AWS_ENDPOINT_URL={url}",
             self.region
         ));
         if let Some(certificate) = certificate {
             let file = quoted(certificate);
             lines.add(format!(
-                "  export AWS_CA_BUNDLE={file}   # if it is self-signed"
+                "  export AWS_CA_BUNDLE={file} RCLONE_CA_CERT={file}   # if it is self-signed"
             ));
         }
         lines.add("  aws s3 mb s3://demo");

@@ -5,6 +5,8 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use portico_backend::local::media::give_to_owner_of;
+
 use crate::error::{Exit, Failure};
 
 /// A data directory held by this program until dropped.
@@ -68,6 +70,7 @@ impl DataDir {
             .mode(0o600)
             .open(path.join("lock"))
             .map_err(|error| cannot(path, &error))?;
+        give_to_owner_of(path, &file).map_err(|error| cannot(path, &error))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(in_use(path, &mut file)),
@@ -115,7 +118,7 @@ fn cannot(path: &Path, error: &io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     #[test]
     fn a_directory_is_private_and_held_by_one() {
@@ -131,5 +134,26 @@ mod tests {
         assert!(failure.contains(&holder), "{failure}");
         drop(held);
         DataDir::take_existing(&path).unwrap();
+    }
+
+    /// `check` and `keyring rotate` run by root left files that the service could not open.
+    #[test]
+    fn what_root_makes_belongs_to_the_owner_of_the_directory() {
+        const SOMEBODY: u32 = 65_534;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let runs_as = std::fs::metadata(path).unwrap().uid();
+        let owner = match runs_as {
+            0 => SOMEBODY,
+            somebody => somebody,
+        };
+        std::os::unix::fs::chown(path, Some(owner), None).unwrap();
+        DataDir::take_existing(path).unwrap();
+        crate::private_file::replace(&path.join("keyring"), "key").unwrap();
+        for name in ["lock", "keyring"] {
+            let made = std::fs::metadata(path.join(name)).unwrap();
+            assert_eq!(made.uid(), owner, "{name}");
+            assert_eq!(made.permissions().mode() & 0o777, 0o600, "{name}");
+        }
     }
 }

@@ -292,8 +292,10 @@ fn remove_stale_socket(path: &Path) -> io::Result<()> {
 fn cannot_listen(place: &str, error: &io::Error) -> Failure {
     let failure = Failure::from_source(format!("cannot listen on {place}"), error);
     if error.kind() == io::ErrorKind::AddrInUse {
-        failure
-            .with_help("another program listens there; choose another address in the configuration")
+        failure.with_help(
+            "another program listens there; choose another address with --listen or \
+                --metrics-listen, or in the configuration",
+        )
     } else if error.kind() == io::ErrorKind::PermissionDenied {
         failure.with_help("ports below 1024 need the capability CAP_NET_BIND_SERVICE")
     } else {

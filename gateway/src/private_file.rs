@@ -5,6 +5,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use portico_backend::local::media::give_to_owner_of;
+
 use crate::error::{Exit, Failure};
 use crate::limits::SMALL_FILE_BYTES_MAX;
 
@@ -62,13 +64,13 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
             .create_new(true)
             .mode(0o600)
             .open(temporary)?;
+        let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
+        let directory = parent.unwrap_or(Path::new("."));
+        give_to_owner_of(directory, &file)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(temporary, path)?;
-        let directory = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
-        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+        File::open(directory)?.sync_all()
     };
     write().map_err(|error| cannot("write", path, &error))
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -127,6 +127,8 @@ impl Directory {
             .truncate(false)
             .open(&lock_path)
             .map_err(|e| unavailable(format!("opening {}", lock_path.display()), e))?;
+        give_to_owner_of(path, &lock)
+            .map_err(|e| unavailable(format!("making {}", lock_path.display()), e))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -293,6 +295,19 @@ pub(super) fn read_anywhere(
 pub(super) fn serves_tasks() -> bool {
     let runtime = tokio::runtime::Handle::try_current();
     runtime.is_ok_and(|it| it.runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread)
+}
+
+/// Gives a file that root made to whoever owns the directory. A service without rights must find its
+/// way after an administrator's command.
+///
+/// # Errors
+/// If the directory cannot be looked at, or the file not be given away.
+pub fn give_to_owner_of(directory: &Path, file: &File) -> io::Result<()> {
+    let (owner, made) = (fs::metadata(directory)?, file.metadata()?);
+    if made.uid() != 0 || owner.uid() == 0 {
+        return Ok(());
+    }
+    fchown(file, Some(owner.uid()), Some(owner.gid()))
 }
 
 fn zero_fill(file: &File, mut from: u64, to: u64) -> io::Result<()> {
