@@ -35,6 +35,17 @@ def apt() -> None:
         run("apt-get", "install", "-yq", "--no-install-recommends", *packages, **quiet)
 
 
+def ceph() -> None:
+    """Installs what a cluster of Ceph and its S3 gateway need."""
+    packages = VERSIONS["ceph"]["packages"]
+    query = ["dpkg-query", "--show", "--showformat=${db:Status-Status}\\n", *packages]
+    found = subprocess.run(query, capture_output=True, text=True).stdout.split()
+    if found != ["installed"] * len(packages):
+        quiet = {"env": os.environ | {"DEBIAN_FRONTEND": "noninteractive"}}
+        run("apt-get", "update", "-q", **quiet)
+        run("apt-get", "install", "-yq", "--no-install-recommends", *packages, **quiet)
+
+
 def has_venv() -> bool:
     probe = [sys.executable, "-c", "import ensurepip, venv"]
     return subprocess.run(probe, stderr=subprocess.DEVNULL).returncode == 0
