@@ -226,6 +226,7 @@ async fn open_volumes(
         .map_err(|error| Failure::from_source("cannot register this node", &error))?;
     let options = BucketOptions {
         grace_ms: u64::try_from(config.reclaim.grace.as_millis()).expect("at most 30 days"),
+        shard_keys_max: config.shard_keys_max,
         ..BucketOptions::default()
     };
     let buckets = Buckets::open(

@@ -34,6 +34,13 @@ pub(crate) const PART_BYTES_MIN: RangeInclusive<u64> = 1..=(5 << 30);
 /// What the S3 API says.
 pub(crate) const PART_BYTES_MIN_DEFAULT: u64 = 5 << 20;
 
+/// Keys of one index object: a handful would split all the time, and Ceph recovers and scrubs an object
+/// with more than the default poorly.
+pub(crate) const SHARD_KEYS_MAX: RangeInclusive<u64> = 64..=SHARD_KEYS_MAX_DEFAULT;
+
+/// A quarter of what Ceph warns of, as a shard may grow while it splits.
+pub(crate) const SHARD_KEYS_MAX_DEFAULT: u64 = 50_000;
+
 /// Bytes of a region's name: it is part of every credential scope.
 pub(crate) const REGION_BYTES_MAX: usize = 64;
 

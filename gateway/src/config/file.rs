@@ -17,6 +17,7 @@ pub(super) struct File {
     pub(super) keyring: Keyring,
     pub(super) limits: Limits,
     pub(super) reclaim: Reclaim,
+    pub(super) index: Index,
     pub(super) root: Root,
 }
 
@@ -116,6 +117,12 @@ pub(super) struct Limits {
 pub(super) struct Reclaim {
     pub(super) grace_seconds: Option<Spanned<u64>>,
     pub(super) interval_seconds: Option<Spanned<u64>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Index {
+    pub(super) shard_keys_max: Option<Spanned<u64>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -37,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) keyring_file: PathBuf,
     pub(crate) limits: Limits,
     pub(crate) reclaim: Reclaim,
+    /// Keys of one index object of a bucket.
+    pub(crate) shard_keys_max: u32,
     /// Where the root user's keys come from, or go to, at the first start.
     pub(crate) root_credentials_file: PathBuf,
 }
@@ -253,6 +255,12 @@ fn resolve(file: file::File, directory: &Path) -> Result<Config, Mistake> {
             grace: seconds(&file.reclaim.grace_seconds, 3_600, 0..=2_592_000)?,
             interval: seconds(&file.reclaim.interval_seconds, 60, 1..=86_400)?,
         },
+        shard_keys_max: u32::try_from(number(
+            &file.index.shard_keys_max,
+            limits::SHARD_KEYS_MAX_DEFAULT,
+            limits::SHARD_KEYS_MAX,
+        )?)
+        .expect("the range fits"),
         root_credentials_file: beside_store(file.root.credentials_file, "root-credentials"),
         data_dir,
     })
