@@ -13,7 +13,6 @@ import re
 import sys
 import threading
 import time
-import urllib.request
 from dataclasses import dataclass, field
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
@@ -191,9 +190,7 @@ def inspect(server: Portico, keys: dict[str, Key]) -> None:
 
 def used_bytes(server: Portico) -> int:
     """What the store says it holds, from the metrics."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/metrics", timeout=30) as answer:
-        text = answer.read().decode()
-    return int(re.search(r"^portico_store_used_bytes (\d+)$", text, re.MULTILINE)[1])
+    return int(server.metric("portico_store_used_bytes"))
 
 
 def given_back(server: Portico, empty: int) -> None:

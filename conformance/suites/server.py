@@ -7,6 +7,7 @@ or ends by itself, fails the suite with the end of its log.
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -14,6 +15,7 @@ import ssl
 import subprocess
 import tempfile
 import time
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -161,12 +163,15 @@ class Server:
 
 
 class Portico(Server):
-    """The program under test, with a plain and a TLS listener, on the local engine."""
+    """The program under test, with a plain and a TLS listener; on the local engine unless `tables` say
+    otherwise, which are further tables of the configuration.
+    """
 
     name = "portico"
 
     def __init__(
         self, part_bytes_min: int | None = None, grace_seconds: int = 2, capacity_bytes: int | None = None,
+        tables: str = "",
     ):
         super().__init__()
         self.program = install.portico()
@@ -185,6 +190,7 @@ class Portico(Server):
             f'    tls = {{ certificate = "server.pem", key = "server.key" }} }}]\n'
             f'[metrics]\naddress = "127.0.0.1:{self.metrics}"\n'
             f"[reclaim]\ngrace_seconds = {grace_seconds}\ninterval_seconds = 1\n"
+            f"{tables}"
         )
 
     def command(self) -> list:
@@ -203,6 +209,14 @@ class Portico(Server):
         made = json.loads(self.ask("user", "create", name, "--display-name", display_name, "--json"))
         key = json.loads(self.ask("user", "key", "create", name, "--json"))
         return User(made["id"], made["display_name"], key["access_key"], key["secret_key"])
+
+    def metric(self, name: str) -> float:
+        """A figure of the metrics page, summed over its labels."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics}/metrics", timeout=30) as answer:
+            text = answer.read().decode()
+        found = re.findall(rf"^{name}(?:\{{[^}}]*\}})? (\S+)$", text, re.MULTILINE)
+        assert found, f"no metric {name}"
+        return sum(map(float, found))
 
     def ask(self, *arguments) -> str:
         """A command of the program against this server, as an operator gives it."""

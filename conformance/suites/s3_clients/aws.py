@@ -94,7 +94,7 @@ class Aws:
         with concurrent.futures.ThreadPoolExecutor(count) as pool:
             statuses = list(pool.map(rival, range(count)))
         one_winner(statuses)
-        read = self.context.boto().get_object(Bucket=bucket, Key="k")["Body"].read()
+        read = self.context.reader().get_object(Bucket=bucket, Key="k")["Body"].read()
         assert int(read) == statuses.index(200), "not the winner's bytes"
 
 

@@ -18,6 +18,7 @@ class Boto:
     def __init__(self, context):
         self.context = context
         self.client = context.boto()
+        self.reader = context.reader()
 
     @staticmethod
     def install() -> None:
@@ -206,7 +207,7 @@ class Boto:
             return list(pool.map(rival, range(count)))
 
     def read(self, bucket: str, key: str) -> bytes:
-        return self.client.get_object(Bucket=bucket, Key=key)["Body"].read()
+        return self.reader.get_object(Bucket=bucket, Key=key)["Body"].read()
 
     def fetch(self, method: str, url: str, body: bytes | None = None, headers: dict | None = None):
         return fetch(self.context.endpoint, method, url, body, headers)

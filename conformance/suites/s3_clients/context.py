@@ -32,8 +32,12 @@ class Finished:
 
 
 class Context:
-    def __init__(self, directory: Path, endpoint: Endpoint, client: str, short: bool):
+    def __init__(
+        self, directory: Path, endpoint: Endpoint, client: str, short: bool, reading: Endpoint | None = None,
+    ):
         self.endpoint = endpoint
+        # Where what a client wrote is listed and read back: another gateway of the same store, perhaps.
+        self.reading = reading or endpoint
         self.client = client
         self.short = short
         self.scratch = Path(tempfile.mkdtemp(prefix=f"{client}-", dir=directory))
@@ -45,6 +49,9 @@ class Context:
 
     def boto(self, **options):
         return boto(self.endpoint, **options)
+
+    def reader(self):
+        return boto(self.reading)
 
     def bucket(self, scenario: str) -> str:
         """A new bucket of this client, transport and scenario."""
@@ -71,7 +78,7 @@ class Context:
 
     def check_keys(self, bucket: str, files: dict[str, Path]) -> None:
         """The bucket lists exactly these keys with these sizes, in the order of their bytes."""
-        pages = self.boto().get_paginator("list_objects_v2").paginate(Bucket=bucket)
+        pages = self.reader().get_paginator("list_objects_v2").paginate(Bucket=bucket)
         listed = [(item["Key"], item["Size"]) for page in pages for item in page.get("Contents", [])]
         wanted = sorted(((key, path.stat().st_size) for key, path in files.items()),
                         key=lambda entry: entry[0].encode())
@@ -80,7 +87,7 @@ class Context:
 
     def check_body(self, bucket: str, key: str, body: payload.Body) -> None:
         """The whole object and ranges that begin, cross and end at the borders of parts."""
-        client = self.boto()
+        client = self.reader()
         answer = client.get_object(Bucket=bucket, Key=key)
         assert answer["ContentLength"] == body.size, f"{answer['ContentLength']} bytes of {body.size}"
         digest = hashlib.sha256()
