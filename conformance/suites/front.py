@@ -115,7 +115,7 @@ def ci() -> int:
     return 1 if failures or counts[1] else 0
 
 
-CI_SUITES = [("s3-clients", ["--short"]), ("s3-kill", ["--rounds", "3"])]
+CI_SUITES = [("s3-clients", ["--short"]), ("s3-kill", ["--rounds", "3"]), ("s3-full", [])]
 
 
 def limited(command: list[str], seconds: int) -> tuple[int, str]:
