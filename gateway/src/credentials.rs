@@ -24,6 +24,9 @@ pub(crate) enum Origin {
     File,
 }
 
+/// The key of the configuration that says where the file is.
+const KEY: &str = "root.credentials_file";
+
 impl Credentials {
     /// The keys for a store that has no root user yet: those of the environment, else those in
     /// `file`, else fresh ones.
@@ -41,10 +44,11 @@ impl Credentials {
             })?;
             return Ok((keys, Origin::Environment));
         }
-        if let Some(text) = private_file::read(file)? {
+        if let Some(text) = private_file::read(file).map_err(|failure| failure.of_key(KEY))? {
             let keys = Self::from_file(&text).map_err(|problem| {
                 Failure::new(Exit::Usage, format!("{}: {problem}", file.display()))
                     .with_help("write it as an AWS shared credentials file, or remove it")
+                    .of_key(KEY)
             })?;
             return Ok((keys, Origin::File));
         }

@@ -58,6 +58,13 @@ impl Failure {
         self
     }
 
+    /// Says which key of the configuration names what is wrong.
+    #[must_use]
+    pub(crate) fn of_key(mut self, key: &str) -> Self {
+        self.what = format!("key {key}: {}", self.what);
+        self
+    }
+
     #[must_use]
     pub(crate) fn with_exit(mut self, exit: Exit) -> Self {
         self.exit = exit;

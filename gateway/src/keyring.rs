@@ -11,23 +11,27 @@ use crate::private_file;
 /// The key of a keyring that was just made.
 const FIRST_KEY: &str = "k1";
 
+/// The key of the configuration that says where the file is.
+const KEY: &str = "keyring.file";
+
 /// Reads the keyring, or makes one if there is none and the store is new.
 ///
 /// # Errors
 /// If the file is open to others, is damaged, or is missing beside a store that needs it.
 pub(crate) fn load(path: &Path, store_is_new: bool) -> Result<Arc<Keyring>, Failure> {
-    if let Some(text) = private_file::read(path)? {
+    if let Some(text) = private_file::read(path).map_err(|failure| failure.of_key(KEY))? {
         return parse(path, &text).map(Arc::new);
     }
     if !store_is_new {
         return Err(Failure::new(
-            Exit::Failed,
-            format!("the keyring {} is missing", path.display()),
+            Exit::Usage,
+            format!("the keyring {} does not exist", path.display()),
         )
         .with_help(
             "the secrets in the store are sealed with it; put it back from its backup, \
-             or name its place with the key keyring.file",
-        ));
+             or set the key keyring.file to its place",
+        )
+        .of_key(KEY));
     }
     let keyring = Keyring::generate(FIRST_KEY)
         .map_err(|error| Failure::from_source("cannot make a keyring", &error))?;
@@ -56,6 +60,8 @@ fn parse(path: &Path, text: &str) -> Result<Keyring, Failure> {
     Keyring::parse(text).map_err(|error| {
         Failure::from_source(format!("the keyring {}", path.display()), &error)
             .with_help("put it back from its backup")
+            .of_key(KEY)
+            .with_exit(Exit::Usage)
     })
 }
 
@@ -69,7 +75,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("keyring");
         let failure = load(&path, false).unwrap_err().to_string();
-        assert!(failure.contains("is missing"), "{failure}");
+        assert!(
+            failure.contains("key keyring.file: the keyring"),
+            "{failure}"
+        );
         assert!(!path.exists());
 
         let made = load(&path, true).unwrap();

@@ -38,9 +38,13 @@ enum Socket {
         listener: UnixListener,
         /// Who may connect, beside root.
         owner: u32,
-        path: PathBuf,
+        _file: SocketFile,
     },
 }
+
+/// The file of a unix socket, removed when the socket is not served any more, however that ends.
+#[derive(Debug)]
+struct SocketFile(PathBuf);
 
 enum Accepted {
     Tcp(TcpStream, SocketAddr),
@@ -90,18 +94,16 @@ impl Listener {
         let bind = || -> io::Result<Socket> {
             remove_stale_socket(path)?;
             let listener = UnixListener::bind(path)?;
+            let file = SocketFile(path.to_owned());
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
             let owner = std::fs::metadata(path)?.uid();
             Ok(Socket::Unix {
                 listener,
                 owner,
-                path: path.to_owned(),
+                _file: file,
             })
         };
-        let socket = bind().map_err(|error| {
-            cannot_listen(&path.display().to_string(), &error)
-                .with_help("the key admin.socket sets another path; it may have 107 bytes at most")
-        })?;
+        let socket = bind().map_err(|error| cannot_listen_unix(path, &error))?;
         Ok(Self {
             socket,
             certificates: None,
@@ -157,7 +159,8 @@ impl Listener {
                 }
             }
         }
-        self.socket.close();
+        // Refuses further clients; a unix socket leaves nothing behind.
+        drop(self.socket);
         drain(connections, bounds.stop_timeout).await;
     }
 }
@@ -182,15 +185,12 @@ impl Socket {
             }
         }
     }
+}
 
-    /// Refuses further clients; a unix socket leaves nothing behind.
-    fn close(self) {
-        let Self::Unix { listener, path, .. } = self else {
-            return;
-        };
-        drop(listener);
-        if let Err(error) = std::fs::remove_file(&path) {
-            tracing::debug!(%error, path = %path.display(), "the socket is gone already");
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.0) {
+            tracing::debug!(%error, path = %self.0.display(), "the socket is gone already");
         }
     }
 }
@@ -286,6 +286,22 @@ fn remove_stale_socket(path: &Path) -> io::Result<()> {
         Ok(_) => Err(io::Error::other("another kind of file is there")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+fn cannot_listen_unix(path: &Path, error: &io::Error) -> Failure {
+    let failure = Failure::from_source(format!("cannot listen on {}", path.display()), error);
+    let failure = failure.of_key("admin.socket");
+    let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+    match directory {
+        Some(directory) if !directory.is_dir() => failure.with_help(format!(
+            "there is no directory {}: make it, or set the key to a path in one that exists",
+            directory.display()
+        )),
+        Some(_) | None => failure.with_help(
+            "set the key to another path in a directory that this user may write to; \
+                        it may have 107 bytes at most",
+        ),
     }
 }
 

@@ -24,6 +24,7 @@ mod reclaim;
 mod root;
 mod serve;
 mod shutdown;
+mod space;
 mod tls;
 
 use std::process::ExitCode;

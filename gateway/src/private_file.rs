@@ -13,20 +13,18 @@ use crate::limits::SMALL_FILE_BYTES_MAX;
 /// Reads a file, or `None` if there is none.
 ///
 /// # Errors
-/// If others may read or write it, or it is too large or not text.
+/// `Exit::Usage` if others may read or write it, or it is too large or not text.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, Failure> {
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(cannot("read", path, &error)),
+        Err(error) => return Err(cannot_read(path, &error)),
     };
-    let data = file
-        .metadata()
-        .map_err(|error| cannot("read", path, &error))?;
+    let data = file.metadata().map_err(|error| cannot_read(path, &error))?;
     let mode = data.permissions().mode() & 0o7777;
     if mode & 0o077 != 0 {
         return Err(Failure::new(
-            Exit::Failed,
+            Exit::Usage,
             format!("{} is open to others (mode {mode:04o})", path.display()),
         )
         .with_help(format!(
@@ -36,13 +34,13 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, Failure> {
     }
     if data.len() > SMALL_FILE_BYTES_MAX {
         return Err(Failure::new(
-            Exit::Failed,
+            Exit::Usage,
             format!("{} is too large for what it should be", path.display()),
         ));
     }
     let mut text = String::new();
     file.read_to_string(&mut text)
-        .map_err(|error| cannot("read", path, &error))?;
+        .map_err(|error| cannot_read(path, &error))?;
     Ok(Some(text))
 }
 
@@ -72,11 +70,12 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
         std::fs::rename(temporary, path)?;
         File::open(directory)?.sync_all()
     };
-    write().map_err(|error| cannot("write", path, &error))
+    write()
+        .map_err(|error| Failure::from_source(format!("cannot write {}", path.display()), &error))
 }
 
-fn cannot(verb: &str, path: &Path, error: &io::Error) -> Failure {
-    Failure::from_source(format!("cannot {verb} {}", path.display()), error)
+fn cannot_read(path: &Path, error: &io::Error) -> Failure {
+    Failure::from_source(format!("cannot read {}", path.display()), error).with_exit(Exit::Usage)
 }
 
 #[cfg(test)]

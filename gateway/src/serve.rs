@@ -29,6 +29,7 @@ use crate::private_file;
 use crate::reclaim;
 use crate::root::{self, RootKeys};
 use crate::shutdown::{Asked, Signals};
+use crate::space::Space;
 use crate::tls::{Certificates, Reload};
 
 /// Serves until SIGTERM or SIGINT.
@@ -45,9 +46,14 @@ pub(crate) async fn serve(config: Config, environment: Environment) -> Result<()
     };
     let keyring = keyring::load(&config.keyring_file, store_is_new)?;
     let node = Node::open(&config, keyring, random_seed()?).await?;
+    if let Some(warning) = Space::of(&config).and_then(|space| space.warning()) {
+        tracing::warn!("{warning}");
+    }
     let outcome = run(&config, &environment, &node, &mut signals).await;
     let closed = node.close().await;
-    tracing::info!("closed");
+    if outcome.is_ok() && closed.is_ok() {
+        tracing::info!("closed");
+    }
     outcome.and(closed)
 }
 
@@ -86,12 +92,12 @@ async fn run(
     tracing::info!("stopping");
     node.health.enter(Phase::Stopping);
     tokio::select! {
-        () = running.stop() => outcome,
-        () = second_stop(signals) => outcome.and(Err(Failure::new(
-            Exit::Failed,
-            "told twice to stop: requests were cut",
-        ))),
+        () = running.stop() => return outcome,
+        () = second_stop(signals) => {}
     }
+    running.cut().await;
+    let what = "told twice to stop: requests were cut";
+    outcome.and(Err(Failure::new(Exit::Failed, what)))
 }
 
 /// Bound sockets that are not served yet.
@@ -118,7 +124,11 @@ impl Listeners {
         };
         let admin_tcp = match &config.admin.tcp {
             None => None,
-            Some(tcp) => Some((Listener::bind(&tcp.listen).await?, token(&tcp.token_file)?)),
+            Some(tcp) => {
+                let token = token(&tcp.token_file)
+                    .map_err(|failure| failure.of_key("admin.tcp.token_file"))?;
+                Some((Listener::bind(&tcp.listen).await?, token))
+            }
         };
         Ok(Self {
             s3,
@@ -213,7 +223,7 @@ impl Running {
             let sources = metrics::Sources::new(node, config.limits.memory_bytes, reclaimed);
             http(listener, metrics::router(sources));
         }
-        let router = admin::router(admin::Context::new(node, &config.s3.region));
+        let router = admin::router(admin::Context::new(node, config));
         if let Some((listener, token)) = listeners.admin_tcp {
             http(listener, admin::with_token(router.clone(), token));
         }
@@ -237,11 +247,18 @@ impl Running {
             .with_help("the log tells why; please report it")
     }
 
-    async fn stop(mut self) {
+    /// Lets everything end as it should.
+    async fn stop(&mut self) {
         self.front_stop.request();
         while self.front.join_next().await.is_some() {}
         self.side_stop.request();
         while self.side.join_next().await.is_some() {}
+    }
+
+    /// Ends everything where it is.
+    async fn cut(&mut self) {
+        self.front.shutdown().await;
+        self.side.shutdown().await;
     }
 }
 
@@ -282,7 +299,7 @@ fn token(path: &std::path::Path) -> Result<Secret, Failure> {
     let text = private_file::read(path)?.ok_or_else(|| {
         Failure::new(
             Exit::Usage,
-            format!("the token file {} does not exist", path.display()),
+            format!("the token {} does not exist", path.display()),
         )
         .with_help("write a long random token into it, with mode 0600")
     })?;

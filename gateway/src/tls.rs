@@ -128,17 +128,34 @@ impl Content {
     }
 
     fn certified(&self, files: &TlsFiles) -> Result<CertifiedKey, Failure> {
-        let pem = readable(&self.certificate, &files.certificate)?;
+        let of = |name: &str| format!("{}.{name}", files.table);
+        let chain = self
+            .chain(&files.certificate)
+            .map_err(|failure| failure.of_key(&of("certificate")))?;
+        self.key_of(chain, files)
+            .map_err(|failure| failure.of_key(&of("key")))
+    }
+
+    fn chain(&self, path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
+        let pem = readable(&self.certificate, path)?;
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(pem)
             .collect::<Result<_, _>>()
-            .map_err(|error| not_usable(&files.certificate, "is not valid PEM", &error))?;
+            .map_err(|error| not_usable(path, "is not valid PEM", &error))?;
         if chain.is_empty() {
             return Err(Failure::new(
                 Exit::Usage,
-                format!("{} holds no certificate", files.certificate.display()),
+                format!("{} holds no certificate", path.display()),
             )
             .with_help("it must be PEM with the certificate first and its chain behind it"));
         }
+        Ok(chain)
+    }
+
+    fn key_of(
+        &self,
+        chain: Vec<CertificateDer<'static>>,
+        files: &TlsFiles,
+    ) -> Result<CertifiedKey, Failure> {
         let pem = readable(&self.key, &files.key)?;
         let key = PrivateKeyDer::from_pem_slice(pem)
             .map_err(|error| not_usable(&files.key, "holds no private key in PEM", &error))?;
@@ -189,6 +206,7 @@ pub(crate) mod tests {
     /// A certificate for `localhost`, written to `directory`; its DER form comes back.
     pub(crate) fn write_certificate(directory: &Path) -> (TlsFiles, Vec<u8>) {
         let files = TlsFiles {
+            table: "s3.listen.tls",
             certificate: directory.join("certificate.pem"),
             key: directory.join("key.pem"),
         };
@@ -249,6 +267,7 @@ pub(crate) mod tests {
             "{failure}"
         );
         let missing = TlsFiles {
+            table: "admin.tcp.tls",
             certificate: PathBuf::from("/nowhere/certificate.pem"),
             key: PathBuf::from("/nowhere/key.pem"),
         };

@@ -6,6 +6,8 @@ mod admin;
 mod program;
 
 use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -185,6 +187,129 @@ fn a_wrong_configuration_is_refused_before_anything_is_made() {
     assert_eq!(run(directory.path(), &["serve", "--colour"]).code, 2);
 }
 
+/// Each file that the configuration names and that is not there: one exit code, and the key.
+#[test]
+fn a_missing_file_is_told_with_the_key_that_names_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let tcp = "[admin.tcp]\naddress = \"127.0.0.1:0\"\ntoken_file = \"token\"\n";
+    let tls = "tls = { certificate = \"certificate.pem\", key = \"key.pem\" }\n";
+    let s3 = format!("[[s3.listen]]\naddress = \"127.0.0.1:0\"\n{tls}");
+    let refused = |configuration: &str, told: &str| {
+        let text = format!("data_dir = \"data\"\n{configuration}");
+        fs::write(directory.join("portico.toml"), text).unwrap();
+        let output = run(directory, &["serve", "--config", "portico.toml"]);
+        assert_eq!(output.code, 2, "{output:?}");
+        assert!(output.stderr.contains(told), "{told}: {output:?}");
+        // It never served, so it has nothing to say about an end.
+        assert!(!output.stderr.contains("closed"), "{output:?}");
+    };
+    let quiet = "[metrics]\nenabled = false\n";
+    refused(
+        &format!("{quiet}{s3}"),
+        "portico: key s3.listen.tls.certificate: cannot read",
+    );
+    fs::write(directory.join("certificate.pem"), "junk").unwrap();
+    refused(
+        &format!("{quiet}{s3}"),
+        "portico: key s3.listen.tls.certificate: ",
+    );
+    Certificate::write(directory);
+    fs::remove_file(directory.join("key.pem")).unwrap();
+    refused(
+        &format!("{quiet}{s3}"),
+        "portico: key s3.listen.tls.key: cannot read",
+    );
+    let plain = "[[s3.listen]]\naddress = \"127.0.0.1:0\"\n";
+    refused(
+        &format!("{quiet}{plain}{tcp}"),
+        "portico: key admin.tcp.token_file: the token",
+    );
+    fs::remove_file(directory.join("data/keyring")).unwrap();
+    refused(
+        &format!("{quiet}{plain}"),
+        "portico: key keyring.file: the keyring",
+    );
+    fs::remove_dir_all(directory.join("data")).unwrap();
+    let socket = format!("{quiet}{plain}[admin]\nsocket = \"run/portico.sock\"\n");
+    let text = format!("data_dir = \"data\"\n{socket}");
+    fs::write(directory.join("portico.toml"), text).unwrap();
+    let output = run(directory, &["serve", "--config", "portico.toml"]);
+    assert_eq!(output.code, 1, "{output:?}");
+    for told in [
+        "key admin.socket: cannot listen on",
+        "there is no directory run: make it",
+    ] {
+        assert!(output.stderr.contains(told), "{told}: {output:?}");
+    }
+}
+
+#[test]
+fn a_capacity_beyond_the_file_system_is_warned_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let text = format!("[backend]\ncapacity_bytes = {}\n", 1_u64 << 60);
+    fs::write(directory.join("portico.toml"), text).unwrap();
+    let config = ["--config", "portico.toml"];
+    let program = Program::start_with(directory, &config);
+    let status = run(directory, &["status", "--config", "portico.toml"]);
+    let told = "key backend.capacity_bytes lets the store grow to 1.0 EiB, but";
+    assert!(
+        status.stdout.contains(&format!("warning  {told}")),
+        "{status:?}"
+    );
+    let output = program.stop();
+    assert!(output.stderr.contains(told), "{output:?}");
+}
+
+/// A client that does not finish its request holds the first stop up; the second one cuts it.
+#[test]
+fn a_second_stop_cuts_requests_and_leaves_no_socket() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::start(directory.path(), &[]);
+    let socket = directory.path().join("portico-data/admin.sock");
+    assert!(socket.exists());
+    let mut stream = TcpStream::connect(program.s3).unwrap();
+    let head = "PUT /bucket/key HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n12";
+    stream.write_all(head.as_bytes()).unwrap();
+    program.signal(Signal::TERM);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while TcpStream::connect(program.s3).is_ok() {
+        assert!(Instant::now() < deadline, "it goes on accepting");
+    }
+    let output = program.stop();
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.stderr.contains("told twice to stop"), "{output:?}");
+    assert!(!socket.exists());
+}
+
+/// What a killed program leaves is taken over; another kind of file is not.
+#[test]
+fn a_stale_socket_is_taken_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("portico-data/admin.sock");
+    let program = Program::start(directory.path(), &[]);
+    program.signal(Signal::KILL);
+    drop(program);
+    assert!(socket.exists());
+    let program = Program::start(directory.path(), &[]);
+    assert_eq!(run(directory.path(), &["status"]).code, 0);
+    assert_eq!(program.stop().code, 0);
+    assert!(!socket.exists());
+    fs::write(&socket, "not a socket").unwrap();
+    let arguments = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--metrics-listen",
+        "127.0.0.1:0",
+    ];
+    let output = run(directory.path(), &arguments);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.stderr.contains("another kind of file"), "{output:?}");
+    assert_eq!(fs::read_to_string(&socket).unwrap(), "not a socket");
+}
+
 #[test]
 fn check_tells_whole_from_damaged_and_leaves_alone_what_is_in_use() {
     let directory = tempfile::tempdir().unwrap();
@@ -200,6 +325,8 @@ fn check_tells_whole_from_damaged_and_leaves_alone_what_is_in_use() {
 
     let whole = run(directory.path(), &["check"]);
     assert_eq!(whole.code, 0, "{whole:?}");
+    let told = "The store ./portico-data/store is whole: nothing is damaged.\n";
+    assert!(whole.stdout.ends_with(told), "{whole:?}");
     let store = directory.path().join("portico-data/store");
     flip_a_byte_of_data(&store);
     let damaged = run(directory.path(), &["check"]);
@@ -244,7 +371,7 @@ fn a_rotated_keyring_opens_the_same_secrets() {
     fs::write(&keyring, new).unwrap();
     fs::set_permissions(&keyring, fs::Permissions::from_mode(0o640)).unwrap();
     let refused = run(directory.path(), &["serve", "--listen", "127.0.0.1:0"]);
-    assert_eq!(refused.code, 1, "{refused:?}");
+    assert_eq!(refused.code, 2, "{refused:?}");
     assert!(refused.stderr.contains("chmod 600"), "{refused:?}");
 }
 

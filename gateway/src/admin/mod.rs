@@ -22,7 +22,9 @@ use portico_backend::object::ObjectStore;
 use portico_backend::volumes::Volumes;
 
 use crate::assemble::{Node, Pools};
+use crate::config::Config;
 use crate::health::Health;
+use crate::space::Space;
 use reply::ApiError;
 
 /// Bytes of a request's body: many times what the largest document takes.
@@ -37,16 +39,18 @@ pub(crate) struct Context {
     pub(crate) health: Health,
     /// Where buckets are made.
     pub(crate) region: Arc<str>,
+    pub(crate) space: Option<Space>,
 }
 
 impl Context {
-    pub(crate) fn new(node: &Node, region: &str) -> Self {
+    pub(crate) fn new(node: &Node, config: &Config) -> Self {
         Self {
             volumes: node.volumes.clone(),
             store: Arc::clone(&node.store),
             pools: node.pools.clone(),
             health: node.health.clone(),
-            region: Arc::from(region),
+            region: Arc::from(config.s3.region.as_str()),
+            space: Space::of(config),
         }
     }
 }
@@ -84,7 +88,10 @@ async fn require_token(State(token): State<Secret>, request: Request, next: Next
         .headers()
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.strip_prefix("Bearer "));
+        // Schemes are the same in any case (RFC 9110 11.1), and any number of blanks may follow.
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, given)| given.trim_start_matches(' '));
     if given.is_some_and(|given| token.matches(given)) {
         return next.run(request).await;
     }

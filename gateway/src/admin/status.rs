@@ -5,6 +5,7 @@ use axum::extract::State;
 
 use super::reply::ApiError;
 use super::{Context, api};
+use crate::space::Space;
 
 pub(super) async fn status(State(context): State<Context>) -> Result<Json<api::Status>, ApiError> {
     let usage = context.store.usage(&context.pools.data).await?;
@@ -52,11 +53,10 @@ pub(super) async fn keyring(
 
 fn warnings(context: &Context) -> Vec<String> {
     let locked_out = context.volumes.catalog.access_keys_locked_out();
-    let Some((id, error)) = locked_out.first() else {
-        return Vec::new();
-    };
-    let count = locked_out.len();
-    vec![format!(
-        "{count} access keys cannot be used, among them {id}: {error}"
-    )]
+    let locked_out = locked_out.first().map(|(id, error)| {
+        let count = locked_out.len();
+        format!("{count} access keys cannot be used, among them {id}: {error}")
+    });
+    let space = context.space.as_ref().and_then(Space::warning);
+    locked_out.into_iter().chain(space).collect()
 }

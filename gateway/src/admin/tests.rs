@@ -41,6 +41,7 @@ impl Admin {
         let health = Health::new(gate, Arc::clone(&store));
         health.enter(Phase::Serving);
         let context = Context {
+            space: None,
             volumes: volumes.clone(),
             store,
             pools,
@@ -328,6 +329,10 @@ async fn without_the_token_nothing_is_told() {
         ("Bearer the-admin-token ", 401),
         ("Basic the-admin-token", 401),
         ("Bearer the-admin-token", 200),
+        ("bearer the-admin-token", 200),
+        ("BEARER  the-admin-token", 200),
+        ("Basic the-admin-token", 401),
+        ("Bearerthe-admin-token", 401),
     ] {
         let path = "/v1/status";
         let reply = send(router.clone(), "GET", path, String::new(), token).await;

@@ -81,22 +81,25 @@ async fn create(name: &str, owner: &str, target: &Target) -> Result<(), Failure>
 }
 
 async fn list(owner: Option<&str>, target: &Target) -> Result<(), Failure> {
-    let client = Client::new(target)?;
-    let owner = owner.map_or_else(String::new, |owner| format!("&owner={}", segment(owner)));
-    let mut buckets = Vec::new();
-    let mut next = Some(String::new());
-    while let Some(after) = next {
-        let path = format!("/v1/buckets?after={}{owner}", segment(&after));
-        let page: api::Buckets = client.get(&path).await?.parse()?;
-        buckets.extend(page.buckets);
-        next = page.next;
-    }
+    let buckets = all(&Client::new(target)?, owner).await?;
     if target.json {
         return print_json(&api::Buckets {
             buckets,
             next: None,
         });
     }
+    print_table(buckets);
+    Ok(())
+}
+
+/// All buckets, or those of one user.
+pub(super) async fn all(client: &Client, owner: Option<&str>) -> Result<Vec<api::Bucket>, Failure> {
+    let owner = owner.map_or_else(String::new, |owner| format!("owner={}&", segment(owner)));
+    let page = |page: api::Buckets| (page.buckets, page.next);
+    client.list(&format!("/v1/buckets?{owner}"), page).await
+}
+
+pub(super) fn print_table(buckets: Vec<api::Bucket>) {
     let rows: Vec<_> = buckets
         .into_iter()
         .map(|bucket| {
@@ -110,7 +113,6 @@ async fn list(owner: Option<&str>, target: &Target) -> Result<(), Failure> {
         })
         .collect();
     print!("{}", table(["NAME", "OWNER", "STATE", "CREATED"], &rows));
-    Ok(())
 }
 
 async fn show(name: &str, target: &Target) -> Result<(), Failure> {

@@ -40,6 +40,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     })?;
     print(&report);
     if report.is_clean() {
+        println!("The store {} is whole: nothing is damaged.", path.display());
         return Ok(());
     }
     let count = u64::try_from(report.problems.len()).unwrap_or(u64::MAX);

@@ -11,16 +11,15 @@ use bytes::Bytes;
 use clap::Args;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, ServerName};
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
-use super::Location;
+use super::{Location, trust};
 use crate::admin::api::Failed;
 use crate::error::{Exit, Failure};
 use crate::private_file;
@@ -123,6 +122,24 @@ impl Client {
 
     pub(super) async fn get(&self, path: &str) -> Result<Answer, Failure> {
         self.ask(Method::GET, path, None::<&()>).await
+    }
+
+    /// All items of a list, page by page. `path` ends with a query; `page` takes a page apart into
+    /// its items and where the next one begins.
+    pub(super) async fn list<P: DeserializeOwned, T>(
+        &self,
+        path: &str,
+        page: impl Fn(P) -> (Vec<T>, Option<String>),
+    ) -> Result<Vec<T>, Failure> {
+        let mut all = Vec::new();
+        let mut next = Some(String::new());
+        while let Some(after) = next {
+            let path = format!("{path}after={}", segment(&after));
+            let (items, then) = page(self.get(&path).await?.parse()?);
+            all.extend(items);
+            next = then;
+        }
+        Ok(all)
     }
 
     pub(super) async fn delete(&self, path: &str) -> Result<Answer, Failure> {
@@ -291,19 +308,7 @@ fn tls(ca_file: Option<&Path>) -> Result<ClientConfig, Failure> {
             ),
         );
     };
-    let cannot = |error: &(dyn std::error::Error + 'static)| {
-        Failure::from_source(format!("cannot use {}", ca_file.display()), error)
-    };
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(ca_file).map_err(|error| cannot(&error))? {
-        let certificate = certificate.map_err(|error| cannot(&error))?;
-        roots.add(certificate).map_err(|error| cannot(&error))?;
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| cannot(&error))?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
+    trust::client_config(ca_file)
 }
 
 #[cfg(test)]

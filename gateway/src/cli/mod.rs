@@ -7,6 +7,7 @@ mod keyring;
 mod serve;
 mod status;
 mod table;
+mod trust;
 mod user;
 
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::Config;
 use crate::error::Failure;
+pub(crate) use table::size;
 
 /// Portico, the front door of a storage cluster: serves S3 from one directory.
 #[derive(Debug, Parser)]

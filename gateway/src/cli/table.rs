@@ -35,7 +35,7 @@ pub(super) fn time(ms: u64) -> String {
 }
 
 /// Bytes in the largest unit that leaves at least one.
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut scaled = bytes;
     let mut rest = 0;

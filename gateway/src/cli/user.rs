@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::client::{Client, Target, segment};
 use super::table::{table, time};
-use super::{block_on, print_json};
+use super::{block_on, bucket, print_json};
 use crate::admin::api;
 use crate::error::{Exit, Failure};
 use crate::private_file;
@@ -32,6 +32,13 @@ enum Command {
     },
     /// List all users
     List {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Show a user, its access keys without their secrets, and the buckets it owns
+    Show {
+        /// Name or id
+        user: String,
         #[command(flatten)]
         target: Target,
     },
@@ -63,7 +70,7 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum KeyCommand {
-    /// Make an access key and show its secret, once
+    /// Make an access key and show its secret, once; a chosen secret is not shown
     Create {
         /// Name or id
         user: String,
@@ -102,6 +109,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 target,
             } => create(name, display_name.as_deref(), target).await,
             Command::List { target } => list(target).await,
+            Command::Show { user, target } => show(user, target).await,
             Command::Disable { user, target } => set_disabled(user, true, target).await,
             Command::Enable { user, target } => set_disabled(user, false, target).await,
             Command::Delete { user, target } => {
@@ -132,15 +140,8 @@ async fn create(name: &str, display_name: Option<&str>, target: &Target) -> Resu
 }
 
 async fn list(target: &Target) -> Result<(), Failure> {
-    let client = Client::new(target)?;
-    let mut users = Vec::new();
-    let mut next = Some(String::new());
-    while let Some(after) = next {
-        let path = format!("/v1/users?after={}", segment(&after));
-        let page: api::Users = client.get(&path).await?.parse()?;
-        users.extend(page.users);
-        next = page.next;
-    }
+    let page = |page: api::Users| (page.users, page.next);
+    let users = Client::new(target)?.list("/v1/users?", page).await?;
     if target.json {
         return print_json(&api::Users { users, next: None });
     }
@@ -149,6 +150,30 @@ async fn list(target: &Target) -> Result<(), Failure> {
         "{}",
         table(["NAME", "DISPLAY NAME", "STATE", "CREATED", "ID"], &rows)
     );
+    Ok(())
+}
+
+async fn show(user: &str, target: &Target) -> Result<(), Failure> {
+    let client = Client::new(target)?;
+    let shown: api::User = client.get(&path(user)).await?.parse()?;
+    let keys: api::AccessKeys = client.get(&keys_path(&shown.id)).await?.parse()?;
+    let buckets = bucket::all(&client, Some(&shown.id)).await?;
+    if target.json {
+        let document = serde_json::json!({
+            "user": shown,
+            "access_keys": keys.access_keys,
+            "buckets": buckets,
+        });
+        return print_json(&document);
+    }
+    println!("name          {}", shown.name);
+    println!("display name  {}", shown.display_name);
+    println!("id            {}", shown.id);
+    println!("state         {}", state(&shown));
+    println!("created       {}\n", time(shown.created_ms));
+    print_keys(keys.access_keys);
+    println!();
+    bucket::print_table(buckets);
     Ok(())
 }
 
@@ -178,12 +203,7 @@ async fn run_key(command: &KeyCommand) -> Result<(), Failure> {
             };
             let answer = Client::new(target)?.post(&keys_path(user), &new).await?;
             let made: api::MadeAccessKey = answer.parse()?;
-            if target.json {
-                return print_json(&made);
-            }
-            println!("access key  {}", made.access_key);
-            println!("secret key  {}", made.secret_key);
-            Ok(())
+            show_key(&made, secret_file.is_none(), target)
         }
         KeyCommand::List { user, target } => key_list(user, target).await,
         KeyCommand::Delete {
@@ -198,12 +218,32 @@ async fn run_key(command: &KeyCommand) -> Result<(), Failure> {
     }
 }
 
+/// A secret that was chosen is known already, and need not be in a log or on a screen.
+fn show_key(made: &api::MadeAccessKey, is_drawn: bool, target: &Target) -> Result<(), Failure> {
+    if target.json {
+        return match is_drawn {
+            true => print_json(made),
+            false => print_json(&serde_json::json!({ "access_key": made.access_key })),
+        };
+    }
+    println!("access key  {}", made.access_key);
+    if is_drawn {
+        println!("secret key  {}", made.secret_key);
+    }
+    Ok(())
+}
+
 async fn key_list(user: &str, target: &Target) -> Result<(), Failure> {
     let answer = Client::new(target)?.get(&keys_path(user)).await?;
     let keys: api::AccessKeys = answer.parse()?;
     if target.json {
         return print_json(&keys);
     }
+    print_keys(keys.access_keys);
+    Ok(())
+}
+
+fn print_keys(keys: Vec<api::AccessKey>) {
     let state = |usable| {
         if usable {
             "usable"
@@ -212,7 +252,6 @@ async fn key_list(user: &str, target: &Target) -> Result<(), Failure> {
         }
     };
     let rows: Vec<_> = keys
-        .access_keys
         .into_iter()
         .map(|key| {
             let (created, state) = (time(key.created_ms), state(key.usable).to_owned());
@@ -223,23 +262,19 @@ async fn key_list(user: &str, target: &Target) -> Result<(), Failure> {
         "{}",
         table(["ACCESS KEY", "CREATED", "SEALED WITH", "STATE"], &rows)
     );
-    Ok(())
 }
 
-fn row(user: api::User) -> [String; 5] {
-    let state = match (user.deleting, user.disabled) {
+fn state(user: &api::User) -> &'static str {
+    match (user.deleting, user.disabled) {
         (true, _) => "deletion unfinished",
         (false, true) => "disabled",
         (false, false) => "enabled",
-    };
-    let created = time(user.created_ms);
-    [
-        user.name,
-        user.display_name,
-        state.to_owned(),
-        created,
-        user.id,
-    ]
+    }
+}
+
+fn row(user: api::User) -> [String; 5] {
+    let (state, created) = (state(&user).to_owned(), time(user.created_ms));
+    [user.name, user.display_name, state, created, user.id]
 }
 
 fn path(user: &str) -> String {

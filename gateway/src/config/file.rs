@@ -40,7 +40,7 @@ pub(super) enum BackendKind {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct S3 {
-    pub(super) listen: Vec<Listen>,
+    pub(super) listen: Option<Spanned<Vec<Listen>>>,
     pub(super) region: Option<Spanned<String>>,
     pub(super) virtual_host_domains: Vec<Spanned<String>>,
     pub(super) sigv2: Option<bool>,

@@ -74,6 +74,8 @@ pub(crate) struct Listen {
 /// PEM files.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct TlsFiles {
+    /// The table of the configuration that names them, such as `s3.listen.tls`.
+    pub(crate) table: &'static str,
     /// The certificate and its chain.
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
@@ -298,21 +300,8 @@ fn backend(table: &file::Backend) -> Result<Backend, Mistake> {
 }
 
 fn s3(table: file::S3, directory: &Path) -> Result<S3, Mistake> {
-    let mut listen = Vec::with_capacity(table.listen.len());
-    for entry in table.listen {
-        listen.push(Listen {
-            address: address(&entry.address)?,
-            tls: entry.tls.map(|tls| tls_files(&tls, directory)),
-        });
-    }
-    if listen.is_empty() {
-        listen.push(Listen {
-            address: SocketAddr::from(([127, 0, 0, 1], 9000)),
-            tls: None,
-        });
-    }
     Ok(S3 {
-        listen,
+        listen: s3_listen(table.listen, directory)?,
         region: table
             .region
             .as_ref()
@@ -331,10 +320,40 @@ fn s3(table: file::S3, directory: &Path) -> Result<S3, Mistake> {
     })
 }
 
+fn s3_listen(
+    entries: Option<Spanned<Vec<file::Listen>>>,
+    directory: &Path,
+) -> Result<Vec<Listen>, Mistake> {
+    let Some(entries) = entries else {
+        return Ok(vec![Listen {
+            address: SocketAddr::from(([127, 0, 0, 1], 9000)),
+            tls: None,
+        }]);
+    };
+    if entries.get_ref().is_empty() {
+        return Err(Mistake::at(
+            &entries,
+            "nothing would be served",
+            "name an address, or remove the key to listen on 127.0.0.1:9000",
+        ));
+    }
+    let listen = |entry: file::Listen| {
+        Ok(Listen {
+            address: address(&entry.address)?,
+            tls: entry
+                .tls
+                .map(|tls| tls_files(&tls, "s3.listen.tls", directory)),
+        })
+    };
+    entries.into_inner().into_iter().map(listen).collect()
+}
+
 fn admin_tcp(table: file::AdminTcp, directory: &Path) -> Result<AdminTcp, Mistake> {
     let listen = Listen {
         address: address(&table.address)?,
-        tls: table.tls.map(|tls| tls_files(&tls, directory)),
+        tls: table
+            .tls
+            .map(|tls| tls_files(&tls, "admin.tcp.tls", directory)),
     };
     if listen.tls.is_none() && !listen.address.ip().is_loopback() {
         return Err(Mistake::at(
@@ -393,8 +412,9 @@ fn resolve_limits(table: &file::Limits) -> Result<Limits, Mistake> {
     })
 }
 
-fn tls_files(table: &file::Tls, directory: &Path) -> TlsFiles {
+fn tls_files(table: &file::Tls, key_table: &'static str, directory: &Path) -> TlsFiles {
     TlsFiles {
+        table: key_table,
         certificate: directory.join(&table.certificate),
         key: directory.join(&table.key),
     }

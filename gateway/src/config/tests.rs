@@ -114,6 +114,11 @@ fn a_wrong_value_is_refused_with_line_key_and_remedy() {
             "configure.md",
         ),
         ("[s3\n", "line 1", "configure.md"),
+        (
+            "[s3]\nregion = \"eu\"\nlisten = []",
+            "line 3, key s3.listen: nothing would be served",
+            "127.0.0.1:9000",
+        ),
     ] {
         let told = mistake(text);
         assert!(

@@ -15,8 +15,12 @@ fn succeed(directory: &Path, arguments: &[&str]) -> String {
 
 /// Runs a command that must fail, saying `expected`.
 fn fail(directory: &Path, arguments: &[&str], expected: &str) {
+    fail_with(1, directory, arguments, expected);
+}
+
+fn fail_with(code: i32, directory: &Path, arguments: &[&str], expected: &str) {
     let output = run(directory, arguments);
-    assert_eq!(output.code, 1, "{arguments:?}: {output:?}");
+    assert_eq!(output.code, code, "{arguments:?}: {output:?}");
     assert!(
         output.stderr.contains(expected),
         "{arguments:?}: {output:?}"
@@ -100,6 +104,43 @@ fn a_user_works_from_its_making_to_its_deletion() {
 }
 
 #[test]
+fn a_user_is_shown_with_keys_and_buckets_and_no_secret() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let _program = Program::start(directory, &[]);
+    succeed(
+        directory,
+        &["user", "create", "alice", "--display-name", "Alice A"],
+    );
+    let made = succeed(directory, &["user", "key", "create", "alice", "--json"]);
+    let made: serde_json::Value = serde_json::from_str(&made).unwrap();
+    let (id, secret) = (&made["access_key"], &made["secret_key"]);
+    let (id, secret) = (id.as_str().unwrap(), secret.as_str().unwrap());
+    for (bucket, owner) in [("photos", "alice"), ("roots", "root")] {
+        succeed(directory, &["bucket", "create", bucket, "--owner", owner]);
+    }
+    let shown = succeed(directory, &["user", "show", "alice"]);
+    for part in [
+        "display name  Alice A\n",
+        "state         enabled\n",
+        id,
+        "photos  alice  live",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(
+        !shown.contains(secret) && !shown.contains("roots"),
+        "{shown}"
+    );
+    let shown = succeed(directory, &["user", "show", "alice", "--json"]);
+    assert!(!shown.contains(secret), "{shown}");
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["buckets"][0]["name"], "photos");
+    assert_eq!(shown["access_keys"][0]["access_key"], id);
+    fail(directory, &["user", "show", "nobody"], "(NoSuchUser)");
+}
+
+#[test]
 fn keys_are_chosen_from_a_private_file() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
@@ -107,22 +148,27 @@ fn keys_are_chosen_from_a_private_file() {
     let create = ["user", "key", "create", "root", "--access-key", "CHOSEN"];
     let create = [&create[..], &["--secret-file", "secret"]].concat();
     fs::write(directory.join("secret"), "a-chosen-secret\n").unwrap();
-    fail(directory, &create, "chmod 600");
+    fail_with(2, directory, &create, "chmod 600");
     write_private(&directory.join("secret"), "a-chosen-secret\n");
-    succeed(directory, &create);
+    // Whoever chose the secret knows it: it is not shown.
+    let made = succeed(directory, &create);
+    assert_eq!(made, "access key  CHOSEN\n");
+    let second = ["user", "key", "create", "root", "--access-key", "CHOSEN2"];
+    let create = [&second[..], &["--secret-file", "secret", "--json"]].concat();
+    let made = succeed(directory, &create);
+    assert!(
+        made.contains("CHOSEN2") && !made.contains("secret"),
+        "{made}"
+    );
     let credentials = "aws_access_key_id = CHOSEN\naws_secret_access_key = a-chosen-secret\n";
     assert_eq!(S3::new(&program, credentials).get("/").status, 200);
 }
 
-#[test]
-fn over_tcp_the_token_opens_and_the_certificate_is_checked() {
-    let directory = tempfile::tempdir().unwrap();
-    let directory = directory.path();
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    fs::write(directory.join("certificate.pem"), made.cert.pem()).unwrap();
-    fs::write(directory.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+/// Starts it with the admin API over TLS, and gives its URL.
+fn start_over_tcp(directory: &Path, certificate: &str, key: &rcgen::KeyPair) -> (Program, String) {
+    fs::write(directory.join("certificate.pem"), certificate).unwrap();
+    fs::write(directory.join("key.pem"), key.serialize_pem()).unwrap();
     write_private(&directory.join("token"), "a-token-of-some-length\n");
-    write_private(&directory.join("wrong"), "another-token-of-some-length\n");
     let configuration = "[admin.tcp]\naddress = \"127.0.0.1:0\"\ntoken_file = \"token\"\n\
                          tls = { certificate = \"certificate.pem\", key = \"key.pem\" }\n";
     fs::write(directory.join("portico.toml"), configuration).unwrap();
@@ -136,6 +182,42 @@ fn over_tcp_the_token_opens_and_the_certificate_is_checked() {
         .split([':', ' '])
         .filter_map(|word| word.parse::<u16>().ok());
     let url = format!("https://localhost:{}", port.next_back().unwrap());
+    (program, url)
+}
+
+/// What `openssl req -x509` makes: a certificate of the server that calls itself an authority.
+#[test]
+fn over_tcp_a_self_signed_authority_is_trusted_for_its_own_name_only() {
+    for (name, is_trusted) in [("localhost", true), ("elsewhere", false)] {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let mut params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let made = params.self_signed(&key).unwrap();
+        let (_program, url) = start_over_tcp(directory, &made.pem(), &key);
+        let status = ["status", "--url", &url, "--token-file", "token"];
+        let right = [&status[..], &["--ca-file", "certificate.pem"]].concat();
+        if is_trusted {
+            assert!(succeed(directory, &right).contains("ready    yes"));
+        } else {
+            fail(directory, &right, "cannot reach portico at localhost");
+        }
+        // Another one of the same form and name is another one.
+        let other = params.self_signed(&rcgen::KeyPair::generate().unwrap());
+        fs::write(directory.join("other.pem"), other.unwrap().pem()).unwrap();
+        let other = [&status[..], &["--ca-file", "other.pem"]].concat();
+        fail(directory, &other, "cannot reach portico at localhost");
+    }
+}
+
+#[test]
+fn over_tcp_the_token_opens_and_the_certificate_is_checked() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (_program, url) = start_over_tcp(directory, &made.cert.pem(), &made.signing_key);
+    write_private(&directory.join("wrong"), "another-token-of-some-length\n");
     let status = ["status", "--url", &url];
 
     let right = ["--token-file", "token", "--ca-file", "certificate.pem"];
