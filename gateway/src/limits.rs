@@ -65,6 +65,9 @@ pub(crate) const SIDE_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections to the admin and metrics listeners, each: a handful of tools use them.
 pub(crate) const SIDE_CONNECTIONS_MAX: usize = 64;
 
+/// How often a client that waits for a place has the longest idle connection ended.
+pub(crate) const SIDE_TURN_INTERVAL: Duration = Duration::from_millis(50);
+
 /// Bytes of a PEM file, of a credentials file, of a token file.
 pub(crate) const SMALL_FILE_BYTES_MAX: u64 = 1 << 20;
 

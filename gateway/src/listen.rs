@@ -1,7 +1,9 @@
 //! The accept loop of every listener: how many connections, TLS, and how they end.
 //!
-//! A connection is accepted only when there is a permit for it, so that too many clients wait in
+//! A connection is served only when there is a permit for it, so that too many clients wait in
 //! the kernel's queue and not in our memory. What a connection says is its protocol's business.
+
+mod idle;
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,19 +12,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use portico_backend::connection::{Peer, Stop};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::Listen;
 use crate::error::Failure;
-use crate::limits::{ACCEPT_PAUSE_MAX, ACCEPT_PAUSE_MIN, SIDE_HEAD_TIMEOUT, TLS_HANDSHAKE_TIMEOUT};
+use crate::limits::{
+    ACCEPT_PAUSE_MAX, ACCEPT_PAUSE_MIN, SIDE_HEAD_TIMEOUT, SIDE_TURN_INTERVAL,
+    TLS_HANDSHAKE_TIMEOUT,
+};
 use crate::tls::Certificates;
+use idle::{Idle, Seat};
 
 /// A bound socket that is not served yet.
 #[derive(Debug)]
@@ -126,13 +135,22 @@ impl Listener {
     /// when their time was over.
     pub(crate) async fn run(self, protocol: Protocol, bounds: Bounds, stop: Stop) {
         let acceptor = self.certificates.as_ref().map(|one| one.acceptor());
+        let idle = Arc::new(Idle::default());
         let mut connections = JoinSet::new();
         let mut pause = ACCEPT_PAUSE_MIN;
         loop {
             while connections.try_join_next().is_some() {}
             let next = async {
-                let permit = Arc::clone(&bounds.permits).acquire_owned().await;
-                (permit, self.socket.accept().await)
+                match &protocol {
+                    Protocol::S3(_) => {
+                        let permit = Arc::clone(&bounds.permits).acquire_owned().await;
+                        (permit, self.socket.accept().await)
+                    }
+                    Protocol::Http(_) => {
+                        let accepted = self.socket.accept().await;
+                        (idle_makes_room(&bounds, &idle).await, accepted)
+                    }
+                }
             };
             let (permit, accepted) = tokio::select! {
                 () = stop.requested() => break,
@@ -141,10 +159,16 @@ impl Listener {
             match accepted {
                 Ok(accepted) => {
                     pause = ACCEPT_PAUSE_MIN;
-                    let connection =
-                        serve(accepted, acceptor.clone(), protocol.clone(), stop.clone());
+                    let protocol = protocol.clone();
+                    let (acceptor, stop) = (acceptor.clone(), stop.clone());
+                    let seat = idle.seat();
                     connections.spawn(async move {
-                        connection.await;
+                        tokio::select! {
+                            () = serve(accepted, acceptor, protocol, &seat, stop) => {}
+                            () = seat.given_away() => {
+                                tracing::debug!("an idle connection made room for another one");
+                            }
+                        }
                         drop(permit);
                     });
                 }
@@ -196,20 +220,42 @@ impl Drop for SocketFile {
 }
 
 impl Protocol {
-    async fn serve<S>(self, stream: S, peer: Peer, stop: Stop)
+    async fn serve<S>(self, stream: S, peer: Peer, seat: &Arc<Seat>, stop: Stop)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         match self {
             Self::S3(service) => portico_s3::serve::serve(stream, peer, service, stop).await,
-            Self::Http(router) => serve_http(stream, router, stop).await,
+            Self::Http(router) => serve_http(stream, router, Arc::clone(seat), stop).await,
         }
     }
 }
 
-async fn serve(accepted: Accepted, tls: Option<TlsAcceptor>, protocol: Protocol, stop: Stop) {
+/// A permit, for which idle connections are ended if there is none.
+async fn idle_makes_room(
+    bounds: &Bounds,
+    idle: &Idle,
+) -> Result<OwnedSemaphorePermit, AcquireError> {
+    loop {
+        let permit = Arc::clone(&bounds.permits).acquire_owned();
+        match tokio::time::timeout(SIDE_TURN_INTERVAL, permit).await {
+            Ok(permit) => return permit,
+            Err(_) => idle.end_oldest(),
+        }
+    }
+}
+
+async fn serve(
+    accepted: Accepted,
+    tls: Option<TlsAcceptor>,
+    protocol: Protocol,
+    seat: &Arc<Seat>,
+    stop: Stop,
+) {
     let (stream, address) = match accepted {
-        Accepted::Unix(stream) => return protocol.serve(stream, Peer::default(), stop).await,
+        Accepted::Unix(stream) => {
+            return protocol.serve(stream, Peer::default(), seat, stop).await;
+        }
         Accepted::Tcp(stream, address) => (stream, address),
     };
     if let Err(error) = stream.set_nodelay(true) {
@@ -221,7 +267,7 @@ async fn serve(accepted: Accepted, tls: Option<TlsAcceptor>, protocol: Protocol,
         secure: tls.is_some(),
     };
     let Some(acceptor) = tls else {
-        return protocol.serve(stream, peer, stop).await;
+        return protocol.serve(stream, peer, seat, stop).await;
     };
     let handshake = tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, acceptor.accept(stream));
     let shaken = tokio::select! {
@@ -229,20 +275,30 @@ async fn serve(accepted: Accepted, tls: Option<TlsAcceptor>, protocol: Protocol,
         shaken = handshake => shaken,
     };
     match shaken {
-        Ok(Ok(stream)) => protocol.serve(stream, peer, stop).await,
+        Ok(Ok(stream)) => protocol.serve(stream, peer, seat, stop).await,
         Ok(Err(error)) => tracing::debug!(%error, %address, "TLS handshake failed"),
         Err(_) => tracing::debug!(%address, "TLS handshake took too long"),
     }
 }
 
-async fn serve_http<S>(stream: S, router: axum::Router, stop: Stop)
+async fn serve_http<S>(stream: S, router: axum::Router, seat: Arc<Seat>, stop: Stop)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let router = TowerToHyperService::new(router);
+    let handler = service_fn(move |request: Request<Incoming>| {
+        seat.work();
+        let (reply, seat) = (router.call(request), Arc::clone(&seat));
+        async move {
+            let reply = reply.await;
+            seat.wait();
+            reply
+        }
+    });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(SIDE_HEAD_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), handler);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

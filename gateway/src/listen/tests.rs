@@ -197,3 +197,24 @@ async fn an_address_in_use_is_named() {
         "{failure}"
     );
 }
+
+/// Some who connected and said nothing kept everybody out for ten seconds.
+#[tokio::test]
+async fn the_longest_idle_connection_makes_room() {
+    let running = start(hello(), 2, Duration::from_secs(60)).await;
+    let connect = async || TcpStream::connect(running.address).await.unwrap();
+    let mut silent = vec![connect().await, connect().await];
+    for _ in 0..3 {
+        let asked = tokio::time::timeout(SIDE_HEAD_TIMEOUT / 2, ask(connect().await));
+        let reply = asked
+            .await
+            .expect("it need not wait for those who say nothing");
+        assert!(reply.ends_with("hello"), "{reply}");
+        silent.push(connect().await);
+    }
+    let mut first = silent.swap_remove(0);
+    assert_eq!(first.read(&mut [0]).await.unwrap(), 0, "it made room");
+    drop(running.control);
+    drop(silent);
+    running.task.await.unwrap();
+}
