@@ -47,22 +47,26 @@ class Key:
 class Worker(threading.Thread):
     """Changes its own keys until told to stop or cut off."""
 
-    def __init__(self, number: int, endpoint, keys: dict[str, Key], stop: threading.Event, seed: int):
+    def __init__(self, number: int, client, keys: dict[str, Key], stop: threading.Event, seed: int):
         super().__init__(daemon=True)
         self.keys = keys
         self.stop_asked = stop
         self.random = random.Random(seed * 1000 + number)
-        self.client = boto(endpoint, read_timeout=30, connect_timeout=5)
+        self.client = client
         self.acknowledged = 0
         self.error: Exception | None = None
 
-    def run(self):
+    def turn(self):
+        """One random action on one random key."""
         actions = [self.put, self.put, self.put, self.upload, self.upload, self.delete, self.copy]
+        name = self.random.choice(list(self.keys))
+        self.random.choice(actions)(name, self.keys[name])
+        self.acknowledged += 1
+
+    def run(self):
         while not self.stop_asked.is_set():
-            name = self.random.choice(list(self.keys))
             try:
-                self.random.choice(actions)(name, self.keys[name])
-                self.acknowledged += 1
+                self.turn()
             except ClientError as error:
                 if error.response["ResponseMetadata"]["HTTPStatusCode"] < 500:
                     self.error = error
@@ -146,7 +150,8 @@ def storm(server: Portico, keys: list[dict[str, Key]], seed: int) -> None:
     generator = random.Random(seed)
     endpoint = server.endpoints()[seed % 2]
     stop = threading.Event()
-    workers = [Worker(number, endpoint, keys[number], stop, seed) for number in range(WORKERS)]
+    clients = [boto(endpoint, read_timeout=30, connect_timeout=5) for _ in range(WORKERS)]
+    workers = [Worker(number, clients[number], keys[number], stop, seed) for number in range(WORKERS)]
     for worker in workers:
         worker.start()
     time.sleep(generator.uniform(2, 6))
