@@ -60,14 +60,14 @@ def main() -> int:
                         figures = load(server, measure, round_number, seconds, keys)
                         found.setdefault((measure.name, server.name), []).append(figures)
                     report.run(f"round {round_number + 1} {server.name} {measure.name}", scenario)
-    print(table(options.servers.split(","), found))
+    print(table(MEASURES, options.servers.split(","), found))
     return report.finish()
 
 
 def load(server: Server, measure: Measure, round_number: int, seconds: int, keys: dict) -> dict:
     """One run of the load generator. A put tells how many keys the get after it finds."""
     large = measure.size_bytes >= MIB
-    bucket = f"bench-{round_number}-{'large' if large else 'small'}"
+    bucket = f"bench-{round_number}-{measure.size_bytes}"
     settings = {
         "size_bytes": measure.size_bytes, "connections": measure.connections, "seconds": seconds,
         "keys": keys.get(bucket, measure.connections if large else 1_000_000), "pid": server.process.pid,
@@ -95,10 +95,10 @@ def s3load(server: Server, verb: str, bucket: str, settings: dict) -> dict:
     return json.loads(finished.stdout)
 
 
-def table(servers: list[str], found: dict) -> str:
+def table(measures: list[Measure], servers: list[str], found: dict) -> str:
     """Median rate, and in brackets the median rate per CPU second of the server."""
     lines = [f"{'median (per server CPU second)':34}" + "".join(f"{name:>22}" for name in servers)]
-    for measure in MEASURES:
+    for measure in measures:
         cells = []
         for name in servers:
             runs = found.get((measure.name, name))

@@ -275,6 +275,14 @@ class Cluster:
             assert time.monotonic() < deadline, f"waited {seconds} s in vain for {what}"
             time.sleep(0.5)
 
+    def variables(self) -> dict:
+        """How a Rust test finds the cluster."""
+        return {
+            "PORTICO_RADOS_CONF": str(self.conf), "PORTICO_RADOS_CLIENT": CLIENT,
+            "PORTICO_RADOS_KEYRING": str(self.keyring), "PORTICO_RADOS_META_POOL": META_POOL,
+            "PORTICO_RADOS_DATA_POOLS": f"{DATA_POOL},{EC_POOL}",
+        }
+
     def memory_bytes(self) -> int:
         """What all daemons have in memory."""
         pids = [pid for pid in map(self.pid, self.names()) if pid]

@@ -64,7 +64,8 @@ def race(report: Report, servers: list[Portico], options) -> None:
     for kind in dict.fromkeys(type(client) for client in storm.clients):
         report.run(kind.holds, lambda: storm.judge(kind))
     for number, server in enumerate(servers, 1):
-        report.run(f"gateway {number} holds what was acknowledged, and no half object", lambda: hold(server, storm.keys))
+        name = f"gateway {number} holds what was acknowledged, and no half object"
+        report.run(name, lambda: hold(server, storm.keys))
     if servers[0].objects() is not None:
         report.run("every data object belongs to what is listed", lambda: no_orphans(servers[0]))
     report.run("everything deleted is given back", lambda: given_back(servers))

@@ -15,7 +15,6 @@ import ssl
 import subprocess
 import tempfile
 import time
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -171,7 +170,7 @@ class Portico(Server):
 
     def __init__(
         self, part_bytes_min: int | None = None, grace_seconds: int = 2, capacity_bytes: int | None = None,
-        tables: str = "",
+        tables: str = "", interval_seconds: int = 1,
     ):
         super().__init__()
         self.program = install.portico()
@@ -189,7 +188,7 @@ class Portico(Server):
             f'  {{ address = "127.0.0.1:{self.tls}",\n'
             f'    tls = {{ certificate = "server.pem", key = "server.key" }} }}]\n'
             f'[metrics]\naddress = "127.0.0.1:{self.metrics}"\n'
-            f"[reclaim]\ngrace_seconds = {grace_seconds}\ninterval_seconds = 1\n"
+            f"[reclaim]\ngrace_seconds = {grace_seconds}\ninterval_seconds = {interval_seconds}\n"
             f"{tables}"
         )
 
@@ -210,10 +209,20 @@ class Portico(Server):
         key = json.loads(self.ask("user", "key", "create", name, "--json"))
         return User(made["id"], made["display_name"], key["access_key"], key["secret_key"])
 
+    def page(self, path: str) -> tuple[int, str]:
+        """Status and text of a page of the metrics listener."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.metrics, timeout=30)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
     def metric(self, name: str) -> float:
-        """A figure of the metrics page, summed over its labels."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics}/metrics", timeout=30) as answer:
-            text = answer.read().decode()
+        """A figure of the metrics, summed over its labels."""
+        status, text = self.page("/metrics")
+        assert status == 200, f"/metrics: status {status}"
         found = re.findall(rf"^{name}(?:\{{[^}}]*\}})? (\S+)$", text, re.MULTILINE)
         assert found, f"no metric {name}"
         return sum(map(float, found))

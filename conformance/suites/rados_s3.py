@@ -1,0 +1,122 @@
+"""The RADOS engine on a real cluster: python -m rados_s3 [--only PART]
+
+Its parts: `contract` (the suite that every engine keeps), `clients` (real clients against one gateway,
+then written through one and read through another), `full`, `freeze` and `omap`.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+
+import front
+import install
+from ceph_cluster import EC_POOL, META_POOL, Cluster
+from rados_faults import freeze, full
+from rados_server import RadosPortico
+from report import Report
+from s3_clients.context import boto
+from s3_clients.run import Run
+
+CONTRACT_SECONDS_MAX = 20 * 60
+SHARD_KEYS_MAX = 50_000
+# Each has a row for its entry and one for its data.
+MANY_KEYS = 60_000
+SCRUB_SECONDS_MAX = 300
+
+
+def main() -> int:
+    parts = {"contract": contract, "clients": clients, "full": full, "freeze": freeze, "omap": omap}
+    parser = argparse.ArgumentParser(prog="conformance/run rados")
+    parser.add_argument("--only", choices=parts, action="append", help="this part, may be repeated")
+    options = parser.parse_args()
+    report = Report("rados")
+    with Cluster() as cluster:
+        print(f"the cluster is healthy and has {cluster.memory_bytes() >> 20} MiB in memory")
+        for name in options.only or parts:
+            started = time.monotonic()
+            parts[name](report, cluster)
+            print(f"{name} took {time.monotonic() - started:.0f} s")
+    return report.finish()
+
+
+def contract(report: Report, cluster: Cluster) -> None:
+    """The Rust target finds the cluster by the environment."""
+    os.environ |= cluster.variables()
+
+    def run():
+        command = ["cargo", "test", "--locked", "-p", "portico-conformance", "--test", "rados"]
+        status, output = front.limited([*command, "--", "--nocapture"], CONTRACT_SECONDS_MAX)
+        passed, failed, _ = front.rust_counts(output)
+        assert status == 0 and passed and not failed, f"{failed} failed, {passed} passed, status {status}"
+
+    report.run("the contract of engines", run)
+
+
+def clients(report: Report, cluster: Cluster) -> None:
+    with RadosPortico(cluster, "one") as server:
+        Run(report, server.directory, short=True, title="one gateway: ").against(server.endpoints())
+    # On the second pool, with erasure coding.
+    with RadosPortico(cluster, "two", EC_POOL) as writer:
+        with RadosPortico(cluster, "two", EC_POOL, beside=writer) as reader:
+            run = Run(report, writer.directory, short=True, title="two gateways: ")
+            run.against(writer.endpoints(), reader.endpoints())
+
+
+def omap(report: Report, cluster: Cluster) -> None:
+    """The cluster itself counts the keys of index objects, in a deep scrub."""
+    with RadosPortico(cluster, "omap") as server:
+        report.run(f"{MANY_KEYS} keys are put", lambda: put_many(server))
+        report.run("no object has more keys than a shard may have", lambda: scrub(cluster, SHARD_KEYS_MAX, False))
+    # Else it might not have looked at all.
+    report.run("the cluster does warn when its limit is lower", lambda: scrub(cluster, SHARD_KEYS_MAX // 10, True))
+
+
+def put_many(server: RadosPortico) -> None:
+    install.run("cargo", "build", "--locked", "--release", "-p", "portico-conformance", "--bin", "s3load")
+    endpoint = server.endpoints()[0]
+    boto(endpoint).create_bucket(Bucket="many")
+    settings = {
+        "address": endpoint.url.split("//")[1], "access_key": endpoint.access_key, "bucket": "many",
+        "secret_key": endpoint.secret_key, "size_bytes": 16, "connections": 128, "keys": MANY_KEYS,
+    }
+    command = [str(install.TARGET / "release/s3load"), "put", *(f"{name}={value}" for name, value in settings.items())]
+    deadline = time.monotonic() + 600
+    # It goes on for so many seconds; in the next turn it would begin again with the first key.
+    seconds, total = 20, 0
+    while total < MANY_KEYS:
+        assert time.monotonic() < deadline, f"only {total} keys were put"
+        subprocess.run([*command, f"seconds={seconds}"], check=True, capture_output=True, timeout=300)
+        pages = boto(endpoint).get_paginator("list_objects_v2").paginate(Bucket="many")
+        total, seconds = sum(page["KeyCount"] for page in pages), seconds * 2
+    shards = cluster_shards(server)
+    print(f"{total} keys in {shards} shards")
+    assert total == MANY_KEYS and shards > 2, f"{total} keys in {shards} shards"
+
+
+def cluster_shards(server: RadosPortico) -> int:
+    names = server.cluster.rados("-p", META_POOL, "-N", server.namespace, "ls").split("\n")
+    return sum(name.startswith("bucket.shard.") for name in names)
+
+
+def scrub(cluster: Cluster, keys_max: int, warns: bool) -> None:
+    """Deep-scrubs the meta pool with this limit; whether LARGE_OMAP_OBJECTS is complained of."""
+    cluster.ceph("config", "set", "osd", "osd_deep_scrub_large_omap_object_key_threshold", str(keys_max))
+
+    def stamps():
+        groups = cluster.ask("pg", "ls-by-pool", META_POOL)["pg_stats"]
+        return {group["pgid"]: group["last_deep_scrub_stamp"] for group in groups}
+
+    before = stamps()
+    cluster.ceph("osd", "pool", "deep-scrub", META_POOL)
+    cluster.wait_for("a deep scrub", SCRUB_SECONDS_MAX,
+                     lambda: all(stamp != before[group] for group, stamp in stamps().items()))
+    # The manager tells the monitor every few seconds.
+    time.sleep(10)
+    found = "LARGE_OMAP_OBJECTS" in cluster.health()["checks"]
+    assert found == warns, f"large omap objects: {found}\n{cluster.ceph('health', 'detail')}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
