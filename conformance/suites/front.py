@@ -37,10 +37,10 @@ SUITES = {
     "s3-large": Suite("6 min", "10,000 parts, 1 GiB over TLS", module="s3_large"),
     "s3-full": Suite("1 min", "a full store and a full disk still delete", module="s3_full"),
     "s3-tests": Suite("15 min", "DIR [--core]: a checkout of ceph/s3-tests", module="s3_tests", venv="s3tests"),
-    "rados": Suite("? min", "the RADOS engine on a real cluster [--only PART]", module="rados_s3"),
-    "rados-s3-races": Suite("? min", "two gateways on one cluster, killed at random", module="rados_races"),
+    "rados": Suite("35 min", "the RADOS engine on a real cluster [--only PART]", module="rados_s3"),
+    "rados-s3-races": Suite("8 min", "two gateways on one cluster, killed at random", module="rados_races"),
     "bench-s3": Suite("15 min", "against SeaweedFS and s3s-fs [--short: 5 min]", module="bench_s3"),
-    "bench-rados-s3": Suite("? min", "against radosgw on one cluster [--short]", module="bench_rados_s3"),
+    "bench-rados-s3": Suite("10 min", "against radosgw on one cluster [--short]", module="bench_rados_s3"),
 }
 
 
