@@ -262,6 +262,7 @@ fn service(
         virtual_host_domains: config.s3.virtual_host_domains.clone(),
         sigv2: config.s3.sigv2,
         part_bytes_min: config.s3.multipart_part_bytes_min,
+        transfer_bytes_per_second_min: config.limits.transfer_bytes_per_second_min,
         ..S3Options::default()
     };
     Arc::new(Service::new(parts, options))

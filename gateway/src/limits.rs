@@ -28,6 +28,13 @@ pub(crate) const MEMORY_BYTES: RangeInclusive<u64> = (16 << 20)..=(1 << 42);
 /// Enough for a hundred transfers of several MiB each.
 pub(crate) const MEMORY_BYTES_DEFAULT: u64 = 512 << 20;
 
+/// Bytes per second that a client must move at least: beyond 1 MiB it would be a limit on what a
+/// network may be, not on idling.
+pub(crate) const TRANSFER_BYTES_PER_SECOND_MIN: RangeInclusive<u64> = 0..=(1 << 20);
+
+/// Slower than any line that S3 is used over, and far more than a byte now and then.
+pub(crate) const TRANSFER_BYTES_PER_SECOND_MIN_DEFAULT: u64 = 1_024;
+
 /// Smallest part but the last of a multipart upload (S3 API: 5 MiB). Tests lower it.
 pub(crate) const PART_BYTES_MIN: RangeInclusive<u64> = 1..=(5 << 30);
 

@@ -6,14 +6,22 @@ use std::time::Duration;
 /// three times their length, come on top.
 pub const HEAD_BYTES_MAX: usize = 32 << 10;
 
+/// Header lines of a request. 2 KiB of user metadata in the shortest names are as many.
+pub const HEADERS_MAX: usize = 512;
+
+/// Bytes and header lines up to which a head is taken in, so that one beyond the bounds above is
+/// told so in the API's words. What is beyond these, too, gets a bare status.
+pub const PARSED_HEAD_BYTES_MAX: usize = 2 * HEAD_BYTES_MAX;
+pub const PARSED_HEADERS_MAX: usize = HEADERS_MAX + HEADERS_MAX / 2;
+
 /// How long a connection may be idle between requests, and how long a head may take to arrive.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long the next piece of a body may take to arrive: slow clients are fine, silent ones hold
-/// buffers that others wait for.
+/// How long a client may be behind with its body: slow ones are fine, silent ones hold buffers that
+/// others wait for.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a client may take nothing of a reply before it is hung up on.
+/// How long a client may be behind with taking a reply before it is hung up on.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Bytes of a body nobody wants that are read all the same, to keep the connection: a new one, with
@@ -93,7 +101,7 @@ pub const PRESIGN_SECONDS_MAX: u64 = 604_800;
 pub const QUERY_PARAMETERS_MAX: usize = 128;
 
 /// Headers that one signature may name.
-pub const SIGNED_HEADERS_MAX: usize = 128;
+pub const SIGNED_HEADERS_MAX: usize = HEADERS_MAX;
 
 /// Signing keys kept: one for each (access key, day) in use.
 pub const SIGNING_KEYS_MAX: usize = 1_024;

@@ -6,6 +6,7 @@
 
 pub(crate) mod body;
 mod exchange;
+mod patience;
 pub(crate) mod reply;
 mod request_id;
 mod stall;
@@ -32,7 +33,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 pub(crate) use request_id::RequestId;
 
 use crate::auth::{Verifier, VerifierOptions};
-use crate::limits::{HEAD_BYTES_MAX, HEAD_TIMEOUT, LINGER_BYTES_MAX, LINGER_TIMEOUT};
+use crate::limits::{
+    HEAD_TIMEOUT, LINGER_BYTES_MAX, LINGER_TIMEOUT, PARSED_HEAD_BYTES_MAX, PARSED_HEADERS_MAX,
+};
 use crate::stats::Stats;
 use request_id::RequestIds;
 use stall::StallGuard;
@@ -52,6 +55,9 @@ pub struct S3Options {
     pub queue_timeout: Duration,
     /// Bytes of a transfer's buffers, taken from the budget for the time of the transfer.
     pub transfer_bytes: u64,
+    /// A client that keeps a transfer waiting for more than a minute in all has to move so many
+    /// bytes in each second of that; 0 if any byte will do.
+    pub transfer_bytes_per_second_min: u64,
 }
 
 impl Default for S3Options {
@@ -63,6 +69,7 @@ impl Default for S3Options {
             part_bytes_min: crate::limits::PART_BYTES_MIN,
             queue_timeout: Duration::from_secs(10),
             transfer_bytes: 4 << 20,
+            transfer_bytes_per_second_min: 1_024,
         }
     }
 }
@@ -142,15 +149,17 @@ where
             exchange
         })
     };
+    let rate = service.options.transfer_bytes_per_second_min;
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
-        .max_header_size(HEAD_BYTES_MAX)
+        .max_header_size(PARSED_HEAD_BYTES_MAX)
+        .max_headers(PARSED_HEADERS_MAX)
         // The reply's date comes from the service's clock.
         .auto_date_header(false)
         // A client may close its side once it has sent its request.
         .half_close(true)
-        .serve_connection(TokioIo::new(StallGuard::new(stream)), handler);
+        .serve_connection(TokioIo::new(StallGuard::new(stream, rate)), handler);
     let ended = {
         let mut stopping = std::pin::pin!(stop.requested());
         let mut is_stopping = false;

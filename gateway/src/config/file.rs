@@ -109,6 +109,7 @@ pub(super) struct Keyring {
 pub(super) struct Limits {
     pub(super) connections: Option<Spanned<u64>>,
     pub(super) memory_bytes: Option<Spanned<u64>>,
+    pub(super) transfer_bytes_per_second_min: Option<Spanned<u64>>,
     pub(super) stop_seconds: Option<Spanned<u64>>,
 }
 

@@ -106,6 +106,8 @@ pub(crate) struct Limits {
     pub(crate) connections: usize,
     /// Bytes of requests and replies in flight.
     pub(crate) memory_bytes: u64,
+    /// What a client that keeps an S3 transfer waiting has to move; 0 for any byte now and then.
+    pub(crate) transfer_bytes_per_second_min: u64,
     /// How long requests may go on when the program was told to stop.
     pub(crate) stop_timeout: Duration,
 }
@@ -407,6 +409,11 @@ fn resolve_limits(table: &file::Limits) -> Result<Limits, Mistake> {
             &table.memory_bytes,
             limits::MEMORY_BYTES_DEFAULT,
             limits::MEMORY_BYTES,
+        )?,
+        transfer_bytes_per_second_min: number(
+            &table.transfer_bytes_per_second_min,
+            limits::TRANSFER_BYTES_PER_SECOND_MIN_DEFAULT,
+            limits::TRANSFER_BYTES_PER_SECOND_MIN,
         )?,
         stop_timeout: seconds(&table.stop_seconds, 30, 0..=3_600)?,
     })

@@ -9,7 +9,9 @@ use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use portico_backend::bucket::ChecksumAlgorithm;
+use tokio::time::Instant;
 
+use super::patience::Patience;
 use crate::auth::Payload;
 use crate::error::{Code, S3Error};
 use crate::limits::{BODY_TIMEOUT, DRAIN_BYTES_MAX, DRAIN_TIMEOUT};
@@ -23,6 +25,7 @@ pub(crate) struct RequestBody<'a> {
     headers: &'a HeaderMap,
     payload: Payload,
     received: &'a AtomicU64,
+    bytes_per_second_min: u64,
 }
 
 /// Data out of a body.
@@ -40,22 +43,25 @@ pub(crate) struct DataIn<'a> {
 pub(crate) struct RawBody<'a> {
     incoming: &'a mut Incoming,
     received: &'a AtomicU64,
+    patience: Patience,
 }
 
 impl<'a> RequestBody<'a> {
     /// `payload` is what the signature says about the body; bytes that arrive are added to
-    /// `received`.
+    /// `received`. A client that keeps us waiting has to send so many bytes a second.
     pub(super) fn new(
         incoming: &'a mut Incoming,
         headers: &'a HeaderMap,
         payload: Payload,
         received: &'a AtomicU64,
+        bytes_per_second_min: u64,
     ) -> Self {
         Self {
             incoming,
             headers,
             payload,
             received,
+            bytes_per_second_min,
         }
     }
 
@@ -86,6 +92,7 @@ impl<'a> RequestBody<'a> {
         RawBody {
             incoming: self.incoming,
             received: self.received,
+            patience: Patience::new(BODY_TIMEOUT, self.bytes_per_second_min),
         }
     }
 
@@ -181,10 +188,11 @@ impl RawBody<'_> {
     /// The next piece; `None` when the body has ended.
     ///
     /// # Errors
-    /// `RequestTimeout` if none comes in time, `IncompleteBody` if the connection ends early.
+    /// `RequestTimeout` if none comes in time or they come too slowly, `IncompleteBody` if the connection ends early.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, S3Error> {
         loop {
-            let frame = tokio::time::timeout(BODY_TIMEOUT, self.incoming.frame())
+            let asked = Instant::now();
+            let frame = tokio::time::timeout(self.patience.left(), self.incoming.frame())
                 .await
                 .map_err(|_| S3Error::new(Code::RequestTimeout))?;
             let frame = match frame {
@@ -195,9 +203,10 @@ impl RawBody<'_> {
                 }
             };
             // Trailers of HTTP itself mean nothing here: those of S3 lie inside aws-chunked.
+            let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+            self.patience.moved(asked.elapsed(), bytes);
             if let Ok(data) = frame.into_data() {
-                self.received
-                    .fetch_add(data.len() as u64, Ordering::Relaxed);
+                self.received.fetch_add(bytes, Ordering::Relaxed);
                 return Ok(Some(data));
             }
         }

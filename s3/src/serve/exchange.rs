@@ -101,6 +101,7 @@ async fn answer(
     notes: &mut Notes,
 ) -> Result<Reply, S3Error> {
     let head = RequestHead::new(parts);
+    head.check(parts.version)?;
     if parts.method == Method::OPTIONS {
         return Err(preflight(&head));
     }
@@ -113,7 +114,13 @@ async fn answer(
     if let Identity::User(credential) = &verified.identity {
         notes.user = Some(Arc::from(credential.user.name.as_str()));
     }
-    let body = RequestBody::new(incoming, &parts.headers, verified.payload, &notes.bytes_in);
+    let body = RequestBody::new(
+        incoming,
+        &parts.headers,
+        verified.payload,
+        &notes.bytes_in,
+        service.options.transfer_bytes_per_second_min,
+    );
     let mut cx = op::Context::new(service, head, request, verified.identity, body);
     let reply = op::dispatch(&mut cx).await;
     let queued = cx.queued();

@@ -1,5 +1,5 @@
-//! A stream that fails when its other end takes nothing for too long: a client that stops reading
-//! in the middle of a reply holds bytes in flight that others wait for.
+//! A stream that fails when its other end takes nothing, or next to nothing, for too long: a client
+//! that stops reading in the middle of a reply holds bytes in flight that others wait for.
 
 use std::io;
 use std::pin::Pin;
@@ -8,40 +8,52 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::patience::Patience;
 use crate::limits::WRITE_TIMEOUT;
 
 /// Passes everything through and watches writes.
 #[derive(Debug)]
 pub(super) struct StallGuard<S> {
     inner: S,
-    /// Runs while a write waits.
-    timer: Option<Pin<Box<Sleep>>>,
+    patience: Patience,
+    /// Since when a write waits, and when that is too long.
+    waiting: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl<S> StallGuard<S> {
-    pub(super) fn new(inner: S) -> Self {
-        Self { inner, timer: None }
+    pub(super) fn new(inner: S, bytes_per_second_min: u64) -> Self {
+        Self {
+            inner,
+            patience: Patience::new(WRITE_TIMEOUT, bytes_per_second_min),
+            waiting: None,
+        }
     }
 
     pub(super) fn into_inner(self) -> S {
         self.inner
     }
 
-    /// What a write says, or that it has waited too long.
+    /// What a write says, or that it has waited too long. `count` tells the bytes written.
     fn watched<T>(
         &mut self,
         cx: &mut Context<'_>,
         written: Poll<io::Result<T>>,
+        count: impl FnOnce(&T) -> usize,
     ) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.timer = None;
+        if let Poll::Ready(outcome) = &written {
+            let waited = self.waiting.take().map(|(since, _)| since.elapsed());
+            let bytes = outcome.as_ref().map_or(0, count);
+            self.patience
+                .moved(waited.unwrap_or_default(), bytes as u64);
             return written;
         }
-        let timer = self
-            .timer
-            .get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + WRITE_TIMEOUT)));
+        let left = self.patience.left();
+        let (_, timer) = self.waiting.get_or_insert_with(|| {
+            let now = Instant::now();
+            (now, Box::pin(sleep_until(now + left)))
+        });
         if timer.as_mut().poll(cx).is_ready() {
-            self.timer = None;
+            self.waiting = None;
             return Poll::Ready(Err(io::Error::new(
                 io::ErrorKind::TimedOut,
                 "the client takes nothing any more",
@@ -68,7 +80,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write(cx, data);
-        self.watched(cx, written)
+        self.watched(cx, written, |count| *count)
     }
 
     fn poll_write_vectored(
@@ -77,7 +89,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
         data: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write_vectored(cx, data);
-        self.watched(cx, written)
+        self.watched(cx, written, |count| *count)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -86,7 +98,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.inner).poll_flush(cx);
-        self.watched(cx, flushed)
+        self.watched(cx, flushed, |()| 0)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

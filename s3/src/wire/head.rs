@@ -1,7 +1,10 @@
 //! The head of a request as it came: nothing decoded, nothing put in order.
 
 use http::request::Parts;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, Version};
+
+use crate::error::{Code, S3Error};
+use crate::limits::{HEAD_BYTES_MAX, HEADERS_MAX};
 
 /// What routing and signatures look at. The signature covers the very bytes of path and query, so
 /// both stay raw here.
@@ -29,6 +32,31 @@ impl<'a> RequestHead<'a> {
         }
     }
 
+    /// What holds for every head, whatever it asks for: its size, and one host (RFC 9112 3.2).
+    ///
+    /// # Errors
+    /// `RequestHeaderSectionTooLarge`, `BadRequest`.
+    pub fn check(&self, version: Version) -> Result<(), S3Error> {
+        let lines = self.headers.iter();
+        let bytes = lines.fold(self.path.len() + self.query.len(), |sum, (name, value)| {
+            sum + name.as_str().len() + value.len() + ": \r\n".len()
+        });
+        if bytes > HEAD_BYTES_MAX || self.headers.len() > HEADERS_MAX {
+            return Err(Code::RequestHeaderSectionTooLarge.into());
+        }
+        let mut hosts = self.headers.get_all("host").iter();
+        let is_one = match hosts.next() {
+            Some(host) => is_host(host.as_bytes()) && hosts.next().is_none(),
+            None => version < Version::HTTP_11,
+        };
+        if is_one {
+            Ok(())
+        } else {
+            Err(S3Error::new(Code::BadRequest)
+                .with_message("A request must have exactly one Host header with a host in it."))
+        }
+    }
+
     /// The host the client asked for, with a port if it named one.
     #[must_use]
     pub fn host(&self) -> Option<&'a str> {
@@ -40,4 +68,10 @@ impl<'a> RequestHead<'a> {
     pub fn header(&self, name: &str) -> Option<&'a str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
+}
+
+/// A host with or without a port, or nothing (RFC 9110 7.2). Whether it is ours is not asked.
+fn is_host(value: &[u8]) -> bool {
+    let is_part = |b: &u8| b.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=:[]".contains(b);
+    value.iter().all(is_part)
 }

@@ -135,6 +135,135 @@ async fn a_client_that_is_still_sending_too_long_a_head_learns_why() {
     sending.await.unwrap().unwrap();
 }
 
+/// A client may send as much user metadata as the API allows, in as many headers as it likes; more
+/// than that is told in the API's words as long as there is an end to it.
+#[tokio::test(start_paused = true)]
+async fn many_headers_are_taken_and_too_many_are_told_so() {
+    let front = front_with_bucket().await;
+    let metadata = |count: usize| -> Vec<(String, String)> {
+        let lines = 0..count;
+        lines
+            .map(|n| (format!("x-amz-meta-{n:x}"), "v".to_owned()))
+            .collect()
+    };
+    let ask = async |lines: &[(String, String)]| {
+        let mut put = request(Method::PUT, "/photos/key", "");
+        put.headers_mut().insert("content-length", 0.into());
+        for (name, value) in lines {
+            let name = http::HeaderName::from_bytes(name.as_bytes()).unwrap();
+            put.headers_mut().insert(name, value.parse().unwrap());
+        }
+        let put = signed(&front.main, put, Signed::HeadOnly, START_MS);
+        let mut stream = front.stream();
+        stream.write_all(head_text(&put).as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        read_to_end(stream).await
+    };
+    let reply = ask(&metadata(480)).await;
+    assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
+    let long = [("x-amz-meta-a".to_owned(), "x".repeat(40 << 10))];
+    for lines in [&metadata(600)[..], &long] {
+        let reply = ask(lines).await;
+        assert!(reply.starts_with("HTTP/1.1 400 "), "{reply}");
+        let code = "<Code>RequestHeaderSectionTooLarge</Code>";
+        assert!(reply.contains(code), "{reply}");
+    }
+    let reply = ask(&metadata(1_000)).await;
+    assert!(reply.starts_with("HTTP/1.1 431 "), "{reply}");
+}
+
+/// RFC 9112 3.2.
+#[tokio::test(start_paused = true)]
+async fn a_request_names_one_host() {
+    let front = Front::new().await;
+    let ask = async |version: &str, hosts: &str| {
+        let mut stream = front.stream();
+        let head = format!("GET / HTTP/{version}\r\n{hosts}Connection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        read_to_end(stream).await
+    };
+    for (version, hosts) in [
+        ("1.1", ""),
+        ("1.1", "Host: a\r\nHost: a\r\n"),
+        ("1.1", "Host: a\r\nHost: b\r\n"),
+        ("1.0", "Host: a\r\nHost: b\r\n"),
+        ("1.1", "Host: a, b\r\n"),
+        ("1.1", "Host: a/b\r\n"),
+        ("1.1", "Host: u@a\r\n"),
+    ] {
+        let reply = ask(version, hosts).await;
+        let status = format!("HTTP/{version} 400 ");
+        assert!(reply.starts_with(&status), "{hosts:?}: {reply}");
+        assert!(
+            reply.contains("<Code>BadRequest</Code>"),
+            "{hosts:?}: {reply}"
+        );
+    }
+    for (version, hosts) in [
+        ("1.1", "Host: a\r\n"),
+        ("1.1", "Host: [::1]:9000\r\n"),
+        ("1.1", "Host:\r\n"),
+        ("1.0", ""),
+    ] {
+        let reply = ask(version, hosts).await;
+        assert!(
+            reply.contains("<Code>AccessDenied</Code>"),
+            "{hosts:?}: {reply}"
+        );
+    }
+}
+
+/// A byte now and then held the memory of a transfer for as long as the client liked.
+#[tokio::test(start_paused = true)]
+async fn who_trickles_is_hung_up_on_and_who_is_slow_is_not() {
+    let budget = Budget::new(64 << 20);
+    let front = Front::with_budget(S3Options::default(), budget.clone()).await;
+    front.client().await.put(&front.main, "/photos", "").await;
+    for (name, piece, goes_on) in [("slow", 40 << 10, true), ("trickle", 512, false)] {
+        let target = format!("/photos/{name}");
+        let length = 20 * piece;
+        let head = put_head(&front, &target, length as u64, &[]);
+        let mut stream = front.stream();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            // Once it was hung up on nobody takes it.
+            drop(stream.write_all(&vec![7; piece]).await);
+        }
+        let reply = read_to_end(stream).await;
+        assert_eq!(
+            reply.starts_with("HTTP/1.1 200 "),
+            goes_on,
+            "{name}: {reply}"
+        );
+        assert_eq!(
+            reply.contains("<Code>RequestTimeout"),
+            !goes_on,
+            "{name}: {reply}"
+        );
+        let answer = front.client().await.get(&front.main, &target).await;
+        assert_eq!(answer.status == 200, goes_on, "{name}");
+    }
+
+    let big = vec![7; 8 << 20];
+    let mut client = front.client().await;
+    client.put(&front.main, "/photos/big", big).await;
+    for (piece, goes_on) in [(40 << 10, true), (512, false)] {
+        let mut stream = front.stream();
+        let get = request(Method::GET, "/photos/big", "");
+        let head = head_text(&signed(&front.main, get, Signed::Body, START_MS));
+        stream.write_all(head.as_bytes()).await.unwrap();
+        assert!(read_head(&mut stream).await.starts_with("HTTP/1.1 200 "));
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            if stream.read_exact(&mut vec![0; piece]).await.is_err() {
+                break;
+            }
+        }
+        assert_eq!(budget.free_bytes() < 64 << 20, goes_on, "{piece}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_body_cut_short_or_silent_leaves_nothing() {
     let front = front_with_bucket().await;
