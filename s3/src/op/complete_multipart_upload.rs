@@ -38,7 +38,7 @@ pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
         }
         Err(error) => return Err(error),
     };
-    let parts = choose(&named, uploaded(cx, &upload).await?)?;
+    let parts = choose(&named, &upload, uploaded(cx, &upload).await?)?;
     check_sizes(cx, &parts, &stated)?;
     let mut about = upload.about.clone();
     let etags = parts.iter().map(|part| part.etag.as_str());
@@ -125,13 +125,17 @@ async fn uploaded(cx: &Context<'_>, upload: &UploadRecord) -> Result<Vec<PartRec
 }
 
 /// The parts that the client names, in its order.
-fn choose(named: &[CompletedPart], uploaded: Vec<PartRecord>) -> Result<Vec<PartRecord>, S3Error> {
+fn choose(
+    named: &[CompletedPart],
+    upload: &UploadRecord,
+    uploaded: Vec<PartRecord>,
+) -> Result<Vec<PartRecord>, S3Error> {
     let mut uploaded = uploaded.into_iter().peekable();
     let mut chosen = Vec::with_capacity(named.len());
     for name in named {
         while uploaded.next_if(|part| part.number < name.number).is_some() {}
         let part = uploaded
-            .next_if(|part| part.number == name.number && is_same(part, name))
+            .next_if(|part| part.number == name.number && is_same(upload, part, name))
             .ok_or_else(|| {
                 S3Error::new(Code::InvalidPart)
                     .with_field("PartNumber", name.number.to_string())
@@ -142,15 +146,14 @@ fn choose(named: &[CompletedPart], uploaded: Vec<PartRecord>) -> Result<Vec<Part
     Ok(chosen)
 }
 
-fn is_same(part: &PartRecord, name: &CompletedPart) -> bool {
-    let checksum_fits = match (&name.checksum, &part.checksum) {
-        // A client may name a checksum that was checked on arrival and not kept.
-        (Some((algorithm, value)), Some(kept)) if kept.algorithm == *algorithm => {
-            *value == kept.value
-        }
-        (Some(_) | None, _) => true,
+fn is_same(upload: &UploadRecord, part: &PartRecord, name: &CompletedPart) -> bool {
+    let fits = |(algorithm, value): &(ChecksumAlgorithm, Vec<u8>)| match &part.checksum {
+        Some(kept) if kept.algorithm == *algorithm => *value == kept.value,
+        // Where the client chose no algorithm it may name a checksum that was checked on arrival
+        // and not kept. Otherwise no part can have been sent with another one.
+        Some(_) | None => upload.checksum.is_none(),
     };
-    part.etag.eq_ignore_ascii_case(&name.etag) && checksum_fits
+    part.etag.eq_ignore_ascii_case(&name.etag) && name.checksums.iter().all(fits)
 }
 
 /// Every part but the last has the least size, and all together have the size that was stated.

@@ -19,6 +19,14 @@ use crate::wire::{route, time, xml};
 pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
     let header = cx.header("x-amz-copy-source").unwrap_or_default();
     let (bucket, key, version) = route::copy_source(header)?;
+    if let Some(range) = cx.header("x-amz-copy-source-range") {
+        // Who asks for a part must not be given the whole.
+        return Err(S3Error::invalid_argument(
+            "x-amz-copy-source-range",
+            range,
+            "CopyObject copies whole objects; UploadPartCopy copies a range.",
+        ));
+    }
     let directives = Directives::parse(cx)?;
     let precondition = write_precondition(cx.head.headers)?;
     let (source, object) = cx.open_source(&bucket, &key, version.as_deref()).await?;

@@ -17,7 +17,8 @@ pub struct CompletedPart {
     pub number: u16,
     /// Without quotes.
     pub etag: String,
-    pub checksum: Option<(ChecksumAlgorithm, Vec<u8>)>,
+    /// As many as the client names; one is usual.
+    pub checksums: Vec<(ChecksumAlgorithm, Vec<u8>)>,
 }
 
 /// What DeleteObjects asks for.
@@ -109,7 +110,7 @@ fn completed_part(reader: &mut Reader<'_>) -> Result<CompletedPart, S3Error> {
                     let text = reader.text()?;
                     let value = checksum::parse_value(algorithm, text.trim())
                         .ok_or_else(|| checksum::invalid_value(other))?;
-                    part.checksum = Some((algorithm, value));
+                    part.checksums.push((algorithm, value));
                 }
                 None => reader.skip()?,
             },
@@ -143,6 +144,9 @@ fn delete_entry(reader: &mut Reader<'_>) -> Result<DeleteEntry, S3Error> {
     let mut named = false;
     while let Some(name) = reader.child()? {
         match name.as_str() {
+            // Which of two is meant nobody knows, and what is deleted is gone.
+            "Key" if named => return Err(malformed()),
+            "VersionId" if entry.version.is_some() => return Err(malformed()),
             "Key" => {
                 entry.key = reader.text()?;
                 named = true;
@@ -194,7 +198,7 @@ mod tests {
         let last = completed_parts(twice).unwrap();
         assert_eq!((last.len(), last[0].etag.as_str()), (1, "b"));
         let crc = (ChecksumAlgorithm::Crc32, vec![0xcb, 0xf4, 0x39, 0x26]);
-        assert_eq!(parts[1].checksum, Some(crc));
+        assert_eq!(parts[1].checksums, [crc]);
     }
 
     #[test]

@@ -275,6 +275,21 @@ async fn a_composite_checksum_is_over_those_of_the_parts() {
         .collect();
     let composite = format!("{}-2", STANDARD.encode(sha256(&all)));
     let names = [(1, parts[0].0.as_str()), (2, parts[1].0.as_str())];
+    // No part can have a checksum of an algorithm that the upload does not use, nor a wrong one.
+    for wrong in [
+        "<ChecksumCRC32>AAAAAA==</ChecksumCRC32>".to_owned(),
+        format!("<ChecksumSHA256>{}</ChecksumSHA256>", parts[1].1),
+        format!(
+            "<ChecksumCRC32>AAAAAA==</ChecksumCRC32><ChecksumSHA256>{}</ChecksumSHA256>",
+            parts[0].1
+        ),
+    ] {
+        let mut done = complete("/photos/k", &upload, &names);
+        let text = String::from_utf8(done.body().to_vec()).unwrap();
+        *done.body_mut() = text.replacen("<Part>", &format!("<Part>{wrong}"), 1).into();
+        let answer = client.send(user, done).await;
+        assert_eq!(answer.error(), (400, "InvalidPart".to_owned()), "{wrong}");
+    }
     let done = with(
         complete("/photos/k", &upload, &names),
         &[("x-amz-checksum-sha256", &composite)],
@@ -373,6 +388,17 @@ async fn many_keys_are_deleted_at_once() {
         text.contains("<Error><Key></Key><Code>KeyTooLongError"),
         "{text}"
     );
+    // Which of two keys is meant nobody knows.
+    for twice in [
+        "<Key>none</Key><Key>c</Key>",
+        "<Key>c</Key><VersionId>null</VersionId><VersionId>null</VersionId>",
+    ] {
+        let body = format!("<Delete><Object>{twice}</Object></Delete>");
+        let answer = client
+            .send(user, request(Method::POST, "/photos?delete", body))
+            .await;
+        assert_eq!(answer.error(), (400, "MalformedXML".to_owned()));
+    }
     let listed = client.get(user, "/photos?list-type=2").await;
     assert_eq!(listed.element("KeyCount").as_deref(), Some("1"));
     let quiet = "<Delete><Quiet>true</Quiet><Object><Key>c</Key></Object></Delete>";

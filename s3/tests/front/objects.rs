@@ -257,6 +257,9 @@ async fn copies_take_over_or_replace() {
     assert_eq!(answer.error(), (400, "InvalidRequest".to_owned()));
     let answer = client.send(&front.main, copy("/photos/a", &replace)).await;
     assert_eq!(answer.status, 200);
+    let range = [("x-amz-copy-source-range", "bytes=0-0")];
+    let answer = client.send(&front.main, copy("/photos/c", &range)).await;
+    assert_eq!(answer.error(), (400, "InvalidArgument".to_owned()));
     let unmet = [("x-amz-copy-source-if-match", "\"other\"")];
     let answer = client.send(&front.main, copy("/photos/c", &unmet)).await;
     assert_eq!(answer.error(), (412, "PreconditionFailed".to_owned()));
