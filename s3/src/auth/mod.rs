@@ -13,8 +13,10 @@ use std::sync::Arc;
 use portico_backend::catalog::Credential;
 
 use crate::error::{Code, S3Error};
+use crate::limits::CLOCK_SKEW_MS_MAX;
 pub use crate::wire::Payload;
 use crate::wire::RequestHead;
+use crate::wire::time::{amz_date, iso8601, parse_amz_date, parse_http_date};
 use signing_key::SigningKeys;
 
 /// Finds the credential of an access key id.
@@ -129,6 +131,25 @@ fn credential(access_key: &str, lookup: Lookup<'_>) -> Result<Arc<Credential>, S
         .ok_or_else(|| {
             S3Error::new(Code::InvalidAccessKeyId).with_field("AWSAccessKeyId", access_key)
         })
+}
+
+/// When a request was signed: `X-Amz-Date`, or `Date` where that is missing.
+fn header_time(head: &RequestHead<'_>) -> Result<u64, S3Error> {
+    let read = |text: &str| parse_amz_date(text).or_else(|| parse_http_date(text));
+    let text = head.header("x-amz-date").or_else(|| head.header("date"));
+    text.and_then(read).ok_or_else(|| {
+        access_denied("AWS authentication requires a valid Date or x-amz-date header")
+    })
+}
+
+fn check_skew(time_ms: u64, now_ms: u64) -> Result<(), S3Error> {
+    if now_ms.abs_diff(time_ms) <= CLOCK_SKEW_MS_MAX {
+        return Ok(());
+    }
+    Err(S3Error::new(Code::RequestTimeTooSkewed)
+        .with_field("RequestTime", amz_date(time_ms))
+        .with_field("ServerTime", iso8601(now_ms))
+        .with_field("MaxAllowedSkewMilliseconds", CLOCK_SKEW_MS_MAX.to_string()))
 }
 
 /// Names and values of a query as sent; a parameter without `=` has an empty value.

@@ -8,15 +8,17 @@ use base64::engine::general_purpose::STANDARD;
 use portico_backend::catalog::Credential;
 use ring::hmac;
 
-use super::sigv4::{payload_without_chain, too_skewed};
-use super::{Identity, Lookup, Verified, Verifier, access_denied, credential, raw_parameters};
+use super::sigv4::payload_without_chain;
+use super::{
+    Identity, Lookup, Verified, Verifier, access_denied, check_skew, credential, header_time,
+    raw_parameters,
+};
 use crate::error::{Code, S3Error};
-use crate::limits::CLOCK_SKEW_MS_MAX;
 use crate::wire::RequestHead;
 use crate::wire::encoding::{percent_decode, query_decode};
 use crate::wire::header::text_of;
 use crate::wire::route::host_bucket;
-use crate::wire::time::{iso8601, parse_amz_date, parse_http_date};
+use crate::wire::time::iso8601;
 
 /// Parameters that belong to the resource: sub-resources and overrides of response headers.
 const SIGNED_PARAMETERS: &[&str] = &[
@@ -76,15 +78,7 @@ pub(super) fn verify_header(
     })?;
     let amz_date = head.header("x-amz-date");
     let date = head.header("date");
-    let time_ms = amz_date
-        .or(date)
-        .and_then(|text| parse_http_date(text).or_else(|| parse_amz_date(text)))
-        .ok_or_else(|| {
-            access_denied("AWS authentication requires a valid Date or x-amz-date header")
-        })?;
-    if now_ms.abs_diff(time_ms) > CLOCK_SKEW_MS_MAX {
-        return Err(too_skewed(time_ms, now_ms));
-    }
+    check_skew(header_time(head)?, now_ms)?;
     let credential = credential(access_key, lookup)?;
     let date = if amz_date.is_some() {
         ""

@@ -10,7 +10,10 @@ use std::fmt::Write as _;
 use ring::{digest, hmac};
 
 use super::signing_key::SigningKeys;
-use super::{Identity, Lookup, Verified, Verifier, access_denied, credential, raw_parameters};
+use super::{
+    Identity, Lookup, Verified, Verifier, access_denied, check_skew, credential, header_time,
+    raw_parameters,
+};
 use crate::error::{Code, S3Error};
 use crate::limits::{
     CLOCK_SKEW_MS_MAX, PRESIGN_SECONDS_MAX, QUERY_PARAMETERS_MAX, SIGNED_HEADERS_MAX,
@@ -20,7 +23,7 @@ use crate::wire::encoding::{
 };
 use crate::wire::header::text_of;
 use crate::wire::payload::ChunkSigner;
-use crate::wire::time::{amz_date, iso8601, parse_amz_date, parse_http_date};
+use crate::wire::time::{amz_date, iso8601, parse_amz_date};
 use crate::wire::{Payload, RequestHead};
 
 pub(super) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
@@ -76,9 +79,7 @@ pub(super) fn verify_header(
 ) -> Result<Verified, S3Error> {
     let claim = header_claim(head, authorization)?;
     check_scope(&claim, &verifier.options.region, Place::Header)?;
-    if now_ms.abs_diff(claim.time_ms) > CLOCK_SKEW_MS_MAX {
-        return Err(too_skewed(claim.time_ms, now_ms));
-    }
+    check_skew(claim.time_ms, now_ms)?;
     finish(verifier, head, &claim, Place::Header, lookup)
 }
 
@@ -155,15 +156,6 @@ fn header_claim(head: &RequestHead<'_>, authorization: &str) -> Result<Claim, S3
     })
 }
 
-/// `X-Amz-Date`, or `Date` where that is missing.
-fn header_time(head: &RequestHead<'_>) -> Result<u64, S3Error> {
-    let read = |text: &str| parse_amz_date(text).or_else(|| parse_http_date(text));
-    let text = head.header("x-amz-date").or_else(|| head.header("date"));
-    text.and_then(read).ok_or_else(|| {
-        access_denied("AWS authentication requires a valid Date or x-amz-date header")
-    })
-}
-
 fn query_claim(head: &RequestHead<'_>) -> Result<(Claim, u64), S3Error> {
     let place = Place::Query;
     let parameter = |name: &'static str| -> Result<String, S3Error> {
@@ -234,13 +226,6 @@ fn check_expiry(time_ms: u64, expires_s: u64, now_ms: u64) -> Result<(), S3Error
             .with_field("ServerTime", iso8601(now_ms)));
     }
     Ok(())
-}
-
-pub(super) fn too_skewed(time_ms: u64, now_ms: u64) -> S3Error {
-    S3Error::new(Code::RequestTimeTooSkewed)
-        .with_field("RequestTime", amz_date(time_ms))
-        .with_field("ServerTime", iso8601(now_ms))
-        .with_field("MaxAllowedSkewMilliseconds", CLOCK_SKEW_MS_MAX.to_string())
 }
 
 fn parse_credential(text: &str, place: Place) -> Result<(String, Scope), S3Error> {

@@ -566,7 +566,7 @@ fn the_date_header_stands_in_for_the_amz_date() {
 /// "Signing and Authenticating REST Requests", whose examples use this secret.
 #[test]
 fn the_examples_of_version_2() {
-    let now = crate::wire::time::parse_http_date("Tue, 27 Mar 2007 19:36:42 +0000").unwrap();
+    let now = parse_http_date("Tue, 27 Mar 2007 19:36:42 +0000").unwrap();
     let host = "awsexamplebucket1.us-west-1.s3.amazonaws.com";
     let old = Verifier::new(VerifierOptions {
         region: REGION.to_owned(),
@@ -638,7 +638,7 @@ fn the_examples_of_version_2() {
 #[test]
 fn version_2_may_sign_a_slash_behind_a_bucket_in_the_path() {
     let date = "Tue, 27 Mar 2007 19:36:42 +0000";
-    let now = crate::wire::time::parse_http_date(date).unwrap();
+    let now = parse_http_date(date).unwrap();
     let verify = |host: &str, path: &str, query: &str, signature: &str| {
         let authorization = format!("AWS AKIAIOSFODNN7EXAMPLE:{signature}");
         let headers = [
