@@ -32,10 +32,12 @@ impl<'a> RequestHead<'a> {
         }
     }
 
-    /// What holds for every head, whatever it asks for: its size, and one host (RFC 9112 3.2).
+    /// What holds for every head, whatever it asks for: its size, one host (RFC 9112 3.2), and that
+    /// headers which decide something are text: a condition that cannot be read must not count as
+    /// none.
     ///
     /// # Errors
-    /// `RequestHeaderSectionTooLarge`, `BadRequest`.
+    /// `RequestHeaderSectionTooLarge`, `BadRequest`, `InvalidArgument`.
     pub fn check(&self, version: Version) -> Result<(), S3Error> {
         let lines = self.headers.iter();
         let bytes = lines.fold(self.path.len() + self.query.len(), |sum, (name, value)| {
@@ -43,6 +45,22 @@ impl<'a> RequestHead<'a> {
         });
         if bytes > HEAD_BYTES_MAX || self.headers.len() > HEADERS_MAX {
             return Err(Code::RequestHeaderSectionTooLarge.into());
+        }
+        let odd = self
+            .headers
+            .iter()
+            .find(|(name, value)| decides(name.as_str()) && value.to_str().is_err());
+        if let Some((name, value)) = odd {
+            let value = String::from_utf8_lossy(value.as_bytes());
+            return Err(S3Error::invalid_argument(
+                name.as_str(),
+                value,
+                "The value of this header must be ASCII text.",
+            ));
+        }
+        if self.headers.get_all("authorization").iter().count() > 1 {
+            return Err(S3Error::new(Code::BadRequest)
+                .with_message("A request must have one Authorization header at most."));
         }
         let mut hosts = self.headers.get_all("host").iter();
         let is_one = match hosts.next() {
@@ -74,4 +92,10 @@ impl<'a> RequestHead<'a> {
 fn is_host(value: &[u8]) -> bool {
     let is_part = |b: &u8| b.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=:[]".contains(b);
     value.iter().all(is_part)
+}
+
+/// Whether a header says what to do or whether to do it, rather than what to store.
+fn decides(name: &str) -> bool {
+    let is_stored = name.starts_with("x-amz-meta-");
+    name == "authorization" || name.starts_with("if-") || (name.starts_with("x-amz-") && !is_stored)
 }

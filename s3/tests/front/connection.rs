@@ -213,6 +213,40 @@ async fn a_request_names_one_host() {
     }
 }
 
+/// A condition that could not be read counted as none, and the object was overwritten.
+#[tokio::test(start_paused = true)]
+async fn a_header_that_decides_is_text_and_there_once() {
+    let front = front_with_bucket().await;
+    let mut client = front.client().await;
+    let user = &front.main;
+    client.put(user, "/photos/key", "kept").await;
+    for name in [
+        "if-match",
+        "if-unmodified-since",
+        "x-amz-metadata-directive",
+        "x-amz-copy-source-range",
+    ] {
+        let mut put = request(Method::PUT, "/photos/key", "lost");
+        put = signed(user, put, Signed::Body, START_MS);
+        let value = http::HeaderValue::from_bytes(b"\xe4").unwrap();
+        put.headers_mut().insert(name, value);
+        let answer = client.send_as_is(put).await;
+        assert_eq!(
+            answer.error(),
+            (400, "InvalidArgument".to_owned()),
+            "{name}"
+        );
+        assert_eq!(answer.element("ArgumentName").as_deref(), Some(name));
+    }
+    let put = request(Method::PUT, "/photos/key", "lost");
+    let mut put = signed(user, put, Signed::Body, START_MS);
+    let other = http::HeaderValue::from_static("Basic x");
+    put.headers_mut().append("authorization", other);
+    let answer = client.send_as_is(put).await;
+    assert_eq!(answer.error(), (400, "BadRequest".to_owned()));
+    assert_eq!(client.get(user, "/photos/key").await.body, "kept");
+}
+
 /// A byte now and then held the memory of a transfer for as long as the client liked.
 #[tokio::test(start_paused = true)]
 async fn who_trickles_is_hung_up_on_and_who_is_slow_is_not() {
