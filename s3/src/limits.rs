@@ -9,13 +9,6 @@ pub const HEAD_BYTES_MAX: usize = 32 << 10;
 /// Header lines of a request. 2 KiB of user metadata in the shortest names are as many.
 pub const HEADERS_MAX: usize = 512;
 
-/// Bytes up to which a head is taken in, so that one beyond [`HEAD_BYTES_MAX`] is told so in the
-/// API's words. What is beyond this, too, gets a bare status.
-pub const PARSED_HEAD_BYTES_MAX: usize = 2 * HEAD_BYTES_MAX;
-
-/// Header lines up to which a head is taken in, for the same reason.
-pub const PARSED_HEADERS_MAX: usize = HEADERS_MAX + HEADERS_MAX / 2;
-
 /// How long a connection may be idle between requests, and how long a head may take to arrive.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 

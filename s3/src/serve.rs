@@ -10,6 +10,7 @@ mod patience;
 pub(crate) mod reply;
 mod request_id;
 mod stall;
+mod turn;
 
 use std::future::poll_fn;
 use std::io;
@@ -33,12 +34,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 pub(crate) use request_id::RequestId;
 
 use crate::auth::{Verifier, VerifierOptions};
-use crate::limits::{
-    HEAD_TIMEOUT, LINGER_BYTES_MAX, LINGER_TIMEOUT, PARSED_HEAD_BYTES_MAX, PARSED_HEADERS_MAX,
-};
+use crate::error::{Code, S3Error};
+use crate::limits::{HEAD_BYTES_MAX, HEAD_TIMEOUT, HEADERS_MAX, LINGER_BYTES_MAX, LINGER_TIMEOUT};
 use crate::stats::Stats;
 use request_id::RequestIds;
 use stall::StallGuard;
+use turn::{HoldBack, Turns};
 
 /// How the front door behaves, from the configuration.
 #[derive(Clone, Debug)]
@@ -138,28 +139,33 @@ where
 {
     let open = OpenConnection::new(Arc::clone(&service));
     let peer = Arc::new(peer);
+    let turns = Arc::new(Turns::default());
     let handler = {
         let (service, peer) = (Arc::clone(&service), Arc::clone(&peer));
+        let turns = Arc::clone(&turns);
         service_fn(move |request: Request<Incoming>| {
+            let turn = turns.begin();
             let exchange: Exchange = Box::pin(exchange::exchange(
                 Arc::clone(&service),
                 Arc::clone(&peer),
                 request,
+                turn,
             ));
             exchange
         })
     };
     let rate = service.options.transfer_bytes_per_second_min;
+    let stream = HoldBack::new(StallGuard::new(stream, rate), turns);
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
-        .max_header_size(PARSED_HEAD_BYTES_MAX)
-        .max_headers(PARSED_HEADERS_MAX)
+        .max_header_size(HEAD_BYTES_MAX)
+        .max_headers(HEADERS_MAX)
         // The reply's date comes from the service's clock.
         .auto_date_header(false)
         // A client may close its side once it has sent its request.
         .half_close(true)
-        .serve_connection(TokioIo::new(StallGuard::new(stream, rate)), handler);
+        .serve_connection(TokioIo::new(stream), handler);
     let ended = {
         let mut stopping = std::pin::pin!(stop.requested());
         let mut is_stopping = false;
@@ -173,16 +179,45 @@ where
         .await
     };
     match ended {
-        Ok(()) => linger(connection.into_parts().io.into_inner().into_inner()).await,
+        Ok(()) => {
+            let (stream, _) = connection.into_parts().io.into_inner().into_parts();
+            linger(stream.into_inner()).await;
+        }
         Err(error) => {
             tracing::debug!(peer = %peer, error = chain(&error), "connection ended with an error");
-            // A head that is no HTTP, or too long, was answered.
+            // A head that is no HTTP, or too long, was answered, or is to be.
             if error.is_parse() {
-                linger(connection.into_parts().io.into_inner().into_inner()).await;
+                let (stream, status) = connection.into_parts().io.into_inner().into_parts();
+                let mut stream = stream.into_inner();
+                if let Some(status) = status {
+                    refuse(&mut stream, &service, status, &error).await;
+                }
+                linger(stream).await;
             }
         }
     }
     drop(open);
+}
+
+/// Answers a head that hyper could not take in, as the API does.
+async fn refuse<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    service: &Service,
+    status: u16,
+    error: &hyper::Error,
+) {
+    let error = match status {
+        431 => S3Error::new(Code::RequestHeaderSectionTooLarge),
+        414 => S3Error::new(Code::InvalidUri),
+        _ => S3Error::new(Code::BadRequest)
+            .with_message(format!("The request is not well-formed HTTP: {error}")),
+    };
+    let reply = exchange::reply_without_request(service, &error);
+    if !service.gate.is_open() {
+        return;
+    }
+    // Whoever does not take it is hung up on anyway.
+    drop(tokio::time::timeout(LINGER_TIMEOUT, stream.write_all(&reply)).await);
 }
 
 /// Ends a connection so that the last reply arrives: a socket closed with bytes unread is reset,

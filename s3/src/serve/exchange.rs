@@ -16,6 +16,7 @@ use tracing::Instrument as _;
 
 use super::body::{RequestBody, drain};
 use super::reply::{Reply, ReplyBody};
+use super::turn::Turn;
 use super::{RequestId, Service};
 use crate::auth::Identity;
 use crate::error::{Code, S3Error};
@@ -57,6 +58,7 @@ pub(super) async fn exchange(
     service: Arc<Service>,
     peer: Arc<Peer>,
     request: Request<Incoming>,
+    turn: Turn,
 ) -> Result<Response<ReplyBody>, GateClosed> {
     let id = service.ids.next();
     let span = tracing::info_span!("s3", request = %id, peer = %peer);
@@ -83,7 +85,7 @@ pub(super) async fn exchange(
             return Err(GateClosed);
         }
         record(&service, &parts, &reply, &notes, elapsed);
-        reply.body.guard(service.gate.clone());
+        reply.body.guard(service.gate.clone(), turn);
         let mut response = Response::new(reply.body);
         *response.status_mut() = reply.status;
         *response.headers_mut() = reply.headers;
@@ -163,6 +165,31 @@ fn error_reply(error: &S3Error, parts: &Parts, id: RequestId, notes: &mut Notes)
         .headers
         .insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
     reply
+}
+
+/// The bytes of a reply to something that is no request.
+pub(super) fn reply_without_request(service: &Service, error: &S3Error) -> Vec<u8> {
+    let id = service.ids.next();
+    let status = error.status();
+    let document = error.body(&id.to_string(), &id.host_id());
+    let sample = Sample {
+        status,
+        elapsed: Duration::ZERO,
+        queued: Duration::ZERO,
+        bytes_in: 0,
+        bytes_out: document.len() as u64,
+    };
+    service.stats.verb(None).record(&sample);
+    tracing::debug!(request = %id, %error, "answered what is no request");
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/xml\r\ncontent-length: {}\r\n\
+         date: {}\r\n{REQUEST_ID}: {id}\r\n{HOST_ID}: {}\r\nserver: Portico\r\n\
+         connection: close\r\n\r\n{document}",
+        document.len(),
+        time::imf_fixdate(service.clock.now_ms()),
+        id.host_id()
+    )
+    .into_bytes()
 }
 
 /// Adds what every reply has.

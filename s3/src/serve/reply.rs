@@ -13,6 +13,8 @@ use http_body::{Body, Frame, SizeHint};
 use portico_backend::budget::Permit;
 use portico_backend::gate::Gate;
 
+use super::turn::Turn;
+
 /// Data of an object in the order of its bytes. An error ends the connection: a reply whose
 /// length was announced is never filled up.
 pub(crate) type DataStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
@@ -67,6 +69,8 @@ pub(crate) struct ReplyBody {
     /// Bytes still to come.
     length: u64,
     gate: Option<Gate>,
+    /// The request is in work until the body is gone.
+    turn: Option<Turn>,
     /// Bytes in flight, given back when the body is written or dropped.
     permit: Option<Permit>,
 }
@@ -82,6 +86,7 @@ impl ReplyBody {
             length: bytes.len() as u64,
             source: Source::Whole(bytes),
             gate: None,
+            turn: None,
             permit: None,
         }
     }
@@ -92,6 +97,7 @@ impl ReplyBody {
             source: Source::Stream(stream),
             length,
             gate: None,
+            turn: None,
             permit: None,
         }
     }
@@ -101,9 +107,10 @@ impl ReplyBody {
         self.length
     }
 
-    /// Makes every further piece ask `gate` before it leaves.
-    pub(crate) fn guard(&mut self, gate: Gate) {
+    /// Makes every further piece ask `gate` before it leaves, and ends `turn` with the body.
+    pub(super) fn guard(&mut self, gate: Gate, turn: Turn) {
         self.gate = Some(gate);
+        self.turn = Some(turn);
     }
 
     /// Keeps `permit` until the body is gone.
@@ -175,6 +182,8 @@ mod tests {
     use portico_backend::gate::gate;
 
     use super::*;
+    use crate::serve::turn::Turns;
+    use std::sync::Arc;
 
     fn pieces(pieces: Vec<io::Result<&'static str>>) -> DataStream {
         let pieces = pieces.into_iter().map(|piece| piece.map(Bytes::from));
@@ -206,7 +215,7 @@ mod tests {
     async fn a_gate_that_closes_cuts_the_body_off() {
         let (control, gate) = gate(true);
         let mut body = ReplyBody::stream(4, pieces(vec![Ok("ab"), Ok("cd")]));
-        body.guard(gate);
+        body.guard(gate, Arc::new(Turns::default()).begin());
         let first = body.frame().await.unwrap().unwrap();
         assert_eq!(first.into_data().unwrap(), "ab");
         control.set_open(false);

@@ -4,7 +4,6 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Version};
 
 use crate::error::{Code, S3Error};
-use crate::limits::{HEAD_BYTES_MAX, HEADERS_MAX};
 
 /// What routing and signatures look at. The signature covers the very bytes of path and query, so
 /// both stay raw here.
@@ -32,20 +31,12 @@ impl<'a> RequestHead<'a> {
         }
     }
 
-    /// What holds for every head, whatever it asks for: its size, one host (RFC 9112 3.2), and that
-    /// headers which decide something are text: a condition that cannot be read must not count as
-    /// none.
+    /// What holds for every head, whatever it asks for: one host (RFC 9112 3.2), and that headers
+    /// which decide something are text: a condition that cannot be read must not count as none.
     ///
     /// # Errors
-    /// `RequestHeaderSectionTooLarge`, `BadRequest`, `InvalidArgument`.
+    /// `BadRequest`, `InvalidArgument`.
     pub fn check(&self, version: Version) -> Result<(), S3Error> {
-        let lines = self.headers.iter();
-        let bytes = lines.fold(self.path.len() + self.query.len(), |sum, (name, value)| {
-            sum + name.as_str().len() + value.len() + ": \r\n".len()
-        });
-        if bytes > HEAD_BYTES_MAX || self.headers.len() > HEADERS_MAX {
-            return Err(Code::RequestHeaderSectionTooLarge.into());
-        }
         let odd = self
             .headers
             .iter()

@@ -131,7 +131,12 @@ async fn a_client_that_is_still_sending_too_long_a_head_learns_why() {
     });
     let mut reply = Vec::new();
     reader.read_to_end(&mut reply).await.unwrap();
-    assert!(reply.starts_with(b"HTTP/1.1 431 "));
+    let reply = String::from_utf8(reply).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 400 "), "{reply}");
+    assert!(
+        reply.contains("<Code>RequestHeaderSectionTooLarge<"),
+        "{reply}"
+    );
     sending.await.unwrap().unwrap();
 }
 
@@ -162,14 +167,67 @@ async fn many_headers_are_taken_and_too_many_are_told_so() {
     let reply = ask(&metadata(480)).await;
     assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
     let long = [("x-amz-meta-a".to_owned(), "x".repeat(40 << 10))];
-    for lines in [&metadata(600)[..], &long] {
+    for lines in [&metadata(600)[..], &metadata(2_000), &long] {
         let reply = ask(lines).await;
         assert!(reply.starts_with("HTTP/1.1 400 "), "{reply}");
         let code = "<Code>RequestHeaderSectionTooLarge</Code>";
         assert!(reply.contains(code), "{reply}");
     }
-    let reply = ask(&metadata(1_000)).await;
-    assert!(reply.starts_with("HTTP/1.1 431 "), "{reply}");
+}
+
+/// hyper answers what it cannot take in by itself, with a bare status.
+#[tokio::test(start_paused = true)]
+async fn what_is_no_request_is_answered_like_one() {
+    let front = front_with_bucket().await;
+    let get = |key: &str| {
+        let get = request(Method::GET, &format!("/photos/{key}"), "");
+        head_text(&signed(&front.main, get, Signed::Body, START_MS))
+    };
+    let content = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+    let mut client = front.client().await;
+    client
+        .put(&front.main, "/photos/key", content.to_vec())
+        .await;
+    for junk in [
+        "\x16\x03\x01\x02\r\n\r\n".to_owned(),
+        "GET / HTTP/1.1\r\nHost : a\r\n\r\n".to_owned(),
+        "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n".to_owned(),
+        "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n".to_owned(),
+        format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(70 << 10)),
+    ] {
+        let mut stream = front.stream();
+        stream.write_all(junk.as_bytes()).await.unwrap();
+        let reply = read_to_end(stream).await;
+        assert!(reply.starts_with("HTTP/1.1 400 "), "{junk:.40}: {reply}");
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+        assert!(body.contains("</Code><Message>"), "{junk:.40}: {reply}");
+        assert!(
+            head.contains(&format!("content-length: {}\r\n", body.len())),
+            "{reply}"
+        );
+        let (_, id) = head.split_once("x-amz-request-id: ").unwrap();
+        let id = id.lines().next().unwrap();
+        assert!(body.contains(&format!("<RequestId>{id}<")), "{reply}");
+        assert!(head.contains("connection: close"), "{reply}");
+
+        // Behind requests that were answered, together with them or later: each keeps its reply.
+        for pause_ms in [0, 10] {
+            let mut stream = front.stream();
+            let ahead = get("key") + &get("none") + &get("key");
+            stream.write_all(ahead.as_bytes()).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+            stream.write_all(junk.as_bytes()).await.unwrap();
+            let replies = read_to_end(stream).await;
+            let content = std::str::from_utf8(content).unwrap();
+            assert_eq!(replies.matches(content).count(), 2, "{replies}");
+            assert_eq!(replies.matches("<Code>NoSuchKey<").count(), 1, "{replies}");
+            assert_eq!(replies.matches("<Error>").count(), 2, "{replies}");
+        }
+    }
+    front.gate.set_open(false);
+    let mut stream = front.stream();
+    stream.write_all(b"junk\r\n\r\n").await.unwrap();
+    assert_eq!(read_to_end(stream).await, "");
 }
 
 /// RFC 9112 3.2.
