@@ -6,7 +6,7 @@
 //! 1. [`error`], [`limits`], [`clock`], [`codec`], [`stats`], [`budget`], [`gate`], [`random`],
 //!    [`connection`]: what all share;
 //! 2. [`object`]: the trait [`object::ObjectStore`] and its data;
-//! 3. engines ([`memory`], [`faulty`], [`local`]) and what they share (`engine`), which never name
+//! 3. engines ([`memory`], [`faulty`], [`local`], [`rados`]) and what they share (`engine`), which never name
 //!    a volume;
 //! 4. [`stripe`], [`claim`], [`catalog`], [`bucket`]: volumes, which never name an engine. Both meet
 //!    in `Arc<dyn ObjectStore>`, joined by the program alone;
@@ -27,6 +27,7 @@ pub mod limits;
 pub mod local;
 pub mod memory;
 pub mod object;
+pub mod rados;
 pub mod random;
 pub mod stats;
 pub mod stripe;

@@ -198,7 +198,7 @@ impl fmt::Debug for XattrName {
     }
 }
 
-/// The version of an object: greater after each write. An object that is removed and made again
+/// The version of an object: greater after each write, and perhaps after its locks changed. An object that is removed and made again
 /// goes on above its former versions. 0 is that of an object that does not exist.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Version(pub u64);
