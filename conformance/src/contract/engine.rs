@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use portico_backend::local::{LocalOptions, LocalStore};
 use portico_backend::memory::{MemoryCluster, MemoryOptions};
@@ -19,6 +20,16 @@ pub trait Harness: Debug + Send + Sync {
 
     /// How many seeds of random operations are worth their time.
     fn seed_count(&self) -> u64;
+
+    /// How many times longer than in one process a check may take.
+    fn patience(&self) -> u32 {
+        1
+    }
+
+    /// How late the engine notices what its objects take.
+    fn space_lag(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// A store that is open. Dropping it throws its content away.

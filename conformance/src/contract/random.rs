@@ -201,7 +201,19 @@ impl Run {
         let expected = self.model.lock(name, &session.store.session(), &request);
         let answer = session.store.lock(&session.id(name), request.clone()).await;
         assert_eq!(answer.map_err(|error| error.kind()), expected);
+        self.note_version(session, name).await;
         self.check_locks(session, name).await;
+    }
+
+    /// Locks may raise the version of their object.
+    async fn note_version(&mut self, session: &Session, name: &str) {
+        let Some(thing) = self.model.things.get(name) else {
+            return;
+        };
+        let output = session.read(name, ReadOp::default()).await;
+        let version = output.expect("the object exists").version;
+        assert!(version.0 >= thing.version, "{version:?} after a lock");
+        self.model.locked(name, version);
     }
 
     async fn unlock(&mut self, session: &Session) {
@@ -216,6 +228,7 @@ impl Run {
             .unlock(&session.id(name), lock, bytes(cookie))
             .await;
         assert_eq!(answer.map_err(|error| error.kind()), expected);
+        self.note_version(session, name).await;
         self.check_locks(session, name).await;
     }
 
@@ -266,8 +279,10 @@ impl Run {
         let victim = std::mem::replace(&mut self.sessions[0], opened.session());
         let name = victim.store.session();
         self.trace.lines.push(format!("fence {name}"));
-        let taker = &self.sessions[1].store;
-        taker.fence(&name).await.expect("fencing works");
+        let taker = &self.sessions[1];
+        taker.store.fence(&name).await.expect("fencing works");
+        // An operation of the fencer itself: from here on the victim does nothing to the object.
+        taker.state("a").await;
         assert!(victim.write("a", WriteOp::default()).await.is_err());
         self.sessions.swap(0, 1);
     }

@@ -48,6 +48,8 @@ async fn a_fenced_session_is_fenced_for_good(bench: Bench) {
         .fence(&victim.store.session())
         .await
         .expect("fencing works");
+    // Where the fencer has not looked yet, a last write of the victim may land.
+    assert_eq!(taker.data("a").await, b"x");
     for _ in 0..3 {
         for op in [
             WriteOp::new([append("y")]),

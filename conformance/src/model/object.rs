@@ -76,6 +76,19 @@ impl Model {
         }
     }
 
+    /// A lock may raise the version of an object, and of snapshots that still share its state.
+    pub fn locked(&mut self, name: &str, version: Version) {
+        let Some(thing) = self.things.get_mut(name) else {
+            return;
+        };
+        let before = std::mem::replace(&mut thing.version, version.0);
+        for things in self.snapshots.values_mut() {
+            if let Some(kept) = things.get_mut(name).filter(|kept| kept.version == before) {
+                kept.version = version.0;
+            }
+        }
+    }
+
     /// Compares an engine's answers with what they must be; `Err` says what differs.
     ///
     /// # Errors
