@@ -146,7 +146,8 @@ pub(super) fn usage(cluster: &Cluster, pool: &str) -> Result<Usage, Error> {
         quota => quota.min(device_bytes),
     };
     Ok(Usage {
-        capacity_bytes,
+        // A quota is noticed late.
+        capacity_bytes: capacity_bytes.max(used_bytes),
         used_bytes,
         object_count: number("objects"),
     })

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use portico_backend::error::{Error, ErrorKind};
@@ -61,6 +62,14 @@ impl Bench {
 
     pub(super) fn seed_count(&self) -> u64 {
         self.harness.seed_count()
+    }
+
+    pub(super) fn space_lag(&self) -> Duration {
+        self.harness.space_lag()
+    }
+
+    pub(super) fn maps_take_space(&self) -> bool {
+        self.harness.maps_take_space()
     }
 
     pub(super) fn open(&self) -> Opened {

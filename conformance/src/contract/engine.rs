@@ -30,6 +30,11 @@ pub trait Harness: Debug + Send + Sync {
     fn space_lag(&self) -> Duration {
         Duration::ZERO
     }
+
+    /// Whether keys and values count for what a pool may hold.
+    fn maps_take_space(&self) -> bool {
+        true
+    }
 }
 
 /// A store that is open. Dropping it throws its content away.

@@ -127,6 +127,11 @@ impl Harness for RadosHarness {
     fn space_lag(&self) -> Duration {
         Duration::from_secs(12)
     }
+
+    /// A quota counts data and objects.
+    fn maps_take_space(&self) -> bool {
+        false
+    }
 }
 
 impl Cluster for RadosCluster {
