@@ -13,18 +13,19 @@ use portico_backend::error::{Error, ErrorKind};
 use portico_backend::gate::{Gate, GateControl, gate};
 use portico_backend::local::{LocalOptions, LocalStore};
 use portico_backend::memory::{MemoryCluster, MemoryOptions};
-use portico_backend::object::{ObjectStore, Pool};
+use portico_backend::object::{ListCursor, ObjectStore, Pool};
+use portico_backend::rados::{self, RadosOptions, RadosPool, RadosStore};
 use portico_backend::volumes::Volumes;
 use portico_s3::serve::{S3Options, Service, ServiceParts};
 use portico_s3::stats::Stats;
 
-use crate::config::{Backend, Config};
+use crate::config::{Backend, Config, Rados};
 use crate::data_dir::store_path;
 use crate::error::{Exit, Failure};
 use crate::health::Health;
-use crate::limits::CLOSE_TIMEOUT;
+use crate::limits::{CLOSE_TIMEOUT, CLUSTER_CLOSE_TIMEOUT};
 
-/// The name of this node in the catalog. A local store has one node only.
+/// The name in the catalog of the one node that a store of its own has.
 const NODE_NAME: &str = "local";
 
 /// An engine that is open.
@@ -32,6 +33,7 @@ const NODE_NAME: &str = "local";
 pub(crate) enum Engine {
     Local(Arc<LocalStore>),
     Memory(MemoryCluster),
+    Rados(RadosStore),
 }
 
 /// Where the volumes keep what they keep.
@@ -69,8 +71,15 @@ impl Engine {
     ///
     /// # Errors
     /// `Exit::InUse` if another program has it open.
-    pub(crate) async fn open(backend: Backend, data_dir: &Path) -> Result<Self, Failure> {
-        match backend {
+    pub(crate) async fn open(backend: &Backend, data_dir: &Path) -> Result<Self, Failure> {
+        match *backend {
+            Backend::Rados(ref rados) => {
+                let options = rados_options(rados);
+                let opened = blocking(move || RadosStore::open(options)).await;
+                opened
+                    .map(Self::Rados)
+                    .map_err(|error| Failure::from_source("cannot use the cluster", &error))
+            }
             Backend::Memory { capacity_bytes } => {
                 Ok(Self::Memory(MemoryCluster::new(MemoryOptions {
                     capacity_bytes,
@@ -104,18 +113,41 @@ impl Engine {
         }
     }
 
-    pub(crate) fn session(&self, purpose: &str) -> Arc<dyn ObjectStore> {
+    /// # Errors
+    /// If a cluster is not reached.
+    pub(crate) async fn session(&self, purpose: &str) -> Result<Arc<dyn ObjectStore>, Failure> {
         match self {
-            Self::Local(store) => store.session(purpose),
-            Self::Memory(cluster) => cluster.session(purpose),
+            Self::Local(store) => Ok(store.session(purpose)),
+            Self::Memory(cluster) => Ok(cluster.session(purpose)),
+            Self::Rados(store) => {
+                let (store, purpose) = (store.clone(), purpose.to_owned());
+                let opened = blocking(move || store.session(&purpose)).await;
+                opened.map_err(|error| Failure::from_source("cannot use the cluster", &error))
+            }
         }
+    }
+
+    /// Whether nothing was ever stored in a cluster, so that there is nothing that a keyring would
+    /// have to open.
+    ///
+    /// # Errors
+    /// If the cluster does not answer.
+    pub(crate) async fn is_empty(&self) -> Result<bool, Failure> {
+        let store = self.session("look for a catalog").await?;
+        let pool = Pools::default().meta;
+        let listed = store.list(&pool, ListCursor::start(), 1).await;
+        let page = listed.map_err(|error| {
+            Failure::from_source("cannot look into the pool for metadata", &error)
+        })?;
+        Ok(page.names.is_empty() && page.next.is_none())
     }
 
     /// # Errors
     /// If the store cannot be closed cleanly; what was acknowledged is safe all the same.
     pub(crate) async fn close(&self) -> Result<(), Failure> {
-        let Self::Local(store) = self else {
-            return Ok(());
+        let store = match self {
+            Self::Local(store) => store,
+            Self::Memory(_) | Self::Rados(_) => return Ok(()),
         };
         let store = Arc::clone(store);
         blocking(move || store.close())
@@ -125,16 +157,16 @@ impl Engine {
 }
 
 impl Node {
-    /// Opens everything; the gate is closed.
+    /// Opens everything on an engine; the gate is closed.
     ///
     /// # Errors
-    /// If the store cannot be opened, or the keyring does not fit it.
+    /// If the store cannot be used, or the keyring does not fit it.
     pub(crate) async fn open(
         config: &Config,
+        engine: Engine,
         keyring: Arc<Keyring>,
         seed: u64,
     ) -> Result<Self, Failure> {
-        let engine = Engine::open(config.backend, &config.data_dir).await?;
         match Self::open_on(engine, config, keyring, seed).await {
             Ok(node) => Ok(node),
             Err((engine, failure)) => {
@@ -154,7 +186,10 @@ impl Node {
     ) -> Result<Self, (Engine, Failure)> {
         let pools = Pools::default();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let store = engine.session("serve");
+        let store = match engine.session("serve").await {
+            Ok(store) => store,
+            Err(failure) => return Err((engine, failure)),
+        };
         let opened = open_volumes(&store, &pools, &clock, keyring, config).await;
         let volumes = match opened {
             Ok(volumes) => volumes,
@@ -205,6 +240,42 @@ impl Node {
     }
 }
 
+fn rados_options(rados: &Rados) -> RadosOptions {
+    let pools = Pools::default();
+    let places = [(pools.meta, &rados.meta), (pools.data, &rados.data)];
+    let pools = places.map(|(pool, place)| RadosPool {
+        name: pool.name().to_owned(),
+        ceph_pool: place.pool.clone(),
+        namespace: place.namespace.clone(),
+    });
+    let mut options = RadosOptions::new(rados.conf.clone(), &rados.client, pools.to_vec());
+    options.keyring.clone_from(&rados.keyring);
+    options.op_timeout = rados.op_timeout;
+    options.slow_op = rados.slow_op;
+    options.bytes_max = rados.in_flight_bytes;
+    options.ops_max = rados.in_flight_ops;
+    options
+}
+
+/// The name of this node in the catalog.
+fn node_name(backend: &Backend) -> String {
+    let Backend::Rados(rados) = backend else {
+        return NODE_NAME.to_owned();
+    };
+    rados.node.clone().unwrap_or_else(|| {
+        let machine = rustix::system::uname();
+        machine.nodename().to_string_lossy().into_owned()
+    })
+}
+
+/// Waits for what ends when the last handle of a cluster is dropped.
+pub(crate) async fn wait_for_cluster() {
+    let waited = tokio::task::spawn_blocking(|| rados::wait_until_closed(CLUSTER_CLOSE_TIMEOUT));
+    if !waited.await.unwrap_or(false) {
+        tracing::warn!("connections to the cluster did not close in time");
+    }
+}
+
 async fn open_volumes(
     store: &Arc<dyn ObjectStore>,
     pools: &Pools,
@@ -221,7 +292,7 @@ async fn open_volumes(
     .await
     .map_err(|error| Failure::from_source("cannot open the catalog", &error))?;
     catalog
-        .node_register(NODE_NAME, None)
+        .node_register(&node_name(&config.backend), None)
         .await
         .map_err(|error| Failure::from_source("cannot register this node", &error))?;
     let options = BucketOptions {
@@ -314,7 +385,10 @@ mod tests {
             capacity_bytes: 1 << 30,
         };
         let keyring = Arc::new(Keyring::generate("k1").unwrap());
-        Node::open(&config, keyring, 7).await.unwrap()
+        let engine = Engine::open(&config.backend, &config.data_dir)
+            .await
+            .unwrap();
+        Node::open(&config, engine, keyring, 7).await.unwrap()
     }
 
     async fn ask(node: &Node) -> Vec<u8> {

@@ -16,6 +16,25 @@ pub(crate) const CACHE_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 40);
 /// What the engine's cache takes unless told otherwise: little enough for a small machine.
 pub(crate) const CACHE_BYTES_DEFAULT: u64 = 128 << 20;
 
+/// Bytes of the names of pools, namespaces and clients of a cluster: what people still read.
+pub(crate) const CEPH_NAME_BYTES_MAX: usize = 64;
+
+/// Milliseconds: a healthy cluster answers in a few, and what takes an hour is no operation.
+pub(crate) const SLOW_OP_MS: RangeInclusive<u64> = 1..=3_600_000;
+
+/// A client notices, and a cluster under load does not take as long.
+pub(crate) const SLOW_OP_MS_DEFAULT: u64 = 5_000;
+
+/// Operations that a cluster has of us at once: one for each kind at least, and far fewer than
+/// would take memory of their own.
+pub(crate) const IN_FLIGHT_OPS: RangeInclusive<u64> = 16..=65_536;
+
+/// Keeps a few dozen OSDs busy.
+pub(crate) const IN_FLIGHT_OPS_DEFAULT: u64 = 1_024;
+
+/// Keeps a fast network busy, and a stalled cluster from taking more.
+pub(crate) const IN_FLIGHT_BYTES_DEFAULT: u64 = 256 << 20;
+
 /// Connections: each takes a file descriptor, and a process has a million of them at most.
 pub(crate) const CONNECTIONS: RangeInclusive<u64> = 1..=1_000_000;
 
@@ -80,6 +99,9 @@ pub(crate) const SMALL_FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// How long closing the store may take before the program gives up; what was acknowledged is safe.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long the connections to a cluster may take to close.
+pub(crate) const CLUSTER_CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pause between two steps of one round of background work, so that clients come first.
 pub(crate) const RECLAIM_STEP_PAUSE: Duration = Duration::from_millis(20);

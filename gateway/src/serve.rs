@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::admin;
-use crate::assemble::Node;
+use crate::assemble::{Engine, Node, wait_for_cluster};
 use crate::banner::Banner;
 use crate::config::{Backend, Config, Listen};
 use crate::data_dir::DataDir;
@@ -40,16 +40,39 @@ pub(crate) async fn serve(config: Config, environment: Environment) -> Result<()
     let mut signals = Signals::install()?;
     descriptors::raise_limit(config.limits.connections);
     let data_dir = DataDir::take(&config.data_dir)?;
-    let store_is_new = match config.backend {
-        Backend::Local { .. } => data_dir.store_is_new(),
-        Backend::Memory { .. } => true,
+    let outcome = serve_from(&config, &environment, &data_dir, &mut signals).await;
+    if matches!(config.backend, Backend::Rados(_)) {
+        wait_for_cluster().await;
+    }
+    outcome
+}
+
+async fn serve_from(
+    config: &Config,
+    environment: &Environment,
+    data_dir: &DataDir,
+    signals: &mut Signals,
+) -> Result<(), Failure> {
+    let (engine, keyring) = match config.backend {
+        // The keyring comes first: without it nothing is made.
+        Backend::Local { .. } | Backend::Memory { .. } => {
+            let is_new =
+                matches!(config.backend, Backend::Memory { .. }) || data_dir.store_is_new();
+            let keyring = keyring::load(&config.keyring_file, is_new)?;
+            let engine = Engine::open(&config.backend, data_dir.path()).await?;
+            (engine, keyring)
+        }
+        Backend::Rados(_) => {
+            let engine = Engine::open(&config.backend, data_dir.path()).await?;
+            let is_new = engine.is_empty().await?;
+            (engine, keyring::load(&config.keyring_file, is_new)?)
+        }
     };
-    let keyring = keyring::load(&config.keyring_file, store_is_new)?;
-    let node = Node::open(&config, keyring, random_seed()?).await?;
-    if let Some(warning) = Space::of(&config).and_then(|space| space.warning()) {
+    let node = Node::open(config, engine, keyring, random_seed()?).await?;
+    if let Some(warning) = Space::of(config).and_then(|space| space.warning()) {
         tracing::warn!("{warning}");
     }
-    let outcome = run(&config, &environment, &node, &mut signals).await;
+    let outcome = run(config, environment, &node, signals).await;
     let closed = node.close().await;
     if outcome.is_ok() && closed.is_ok() {
         tracing::info!("closed");

@@ -23,7 +23,7 @@ impl Space {
                 store: store_path(&config.data_dir),
                 capacity_bytes: capacity_bytes?,
             }),
-            Backend::Memory { .. } => None,
+            Backend::Memory { .. } | Backend::Rados(_) => None,
         }
     }
 

@@ -142,6 +142,23 @@ pub(crate) struct Status {
     pub(crate) used_bytes: u64,
     /// What an operator should look at; empty if all is well.
     pub(crate) warnings: Vec<String>,
+    /// The cluster behind this node; `None` for another backend.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cluster: Option<Cluster>,
+}
+
+/// A cluster as one of its clients sees it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Cluster {
+    /// `HEALTH_OK`, `HEALTH_WARN`, `HEALTH_ERR`, or why the monitors do not say.
+    pub(crate) health: String,
+    pub(crate) osd_count: u64,
+    pub(crate) osd_up_count: u64,
+    pub(crate) osd_in_count: u64,
+    /// Operations that the cluster has not answered.
+    pub(crate) in_flight_count: u64,
+    /// For how long it has not answered the oldest.
+    pub(crate) oldest_ms: u64,
 }
 
 /// How many secrets each key of the keyring seals.

@@ -19,9 +19,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get};
 use portico_backend::catalog::Secret;
 use portico_backend::object::ObjectStore;
+use portico_backend::rados::RadosStore;
 use portico_backend::volumes::Volumes;
 
-use crate::assemble::{Node, Pools};
+use crate::assemble::{Engine, Node, Pools};
 use crate::config::Config;
 use crate::health::Health;
 use crate::space::Space;
@@ -40,6 +41,7 @@ pub(crate) struct Context {
     /// Where buckets are made.
     pub(crate) region: Arc<str>,
     pub(crate) space: Option<Space>,
+    pub(crate) cluster: Option<RadosStore>,
 }
 
 impl Context {
@@ -51,6 +53,10 @@ impl Context {
             health: node.health.clone(),
             region: Arc::from(config.s3.region.as_str()),
             space: Space::of(config),
+            cluster: match &node.engine {
+                Engine::Rados(store) => Some(store.clone()),
+                Engine::Local(_) | Engine::Memory(_) => None,
+            },
         }
     }
 }

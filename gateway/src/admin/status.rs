@@ -1,11 +1,21 @@
 //! `GET /v1/status`, `/v1/nodes` and `/v1/keyring`: how the node is, and what else there is.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
+use portico_backend::error::chain;
+use portico_backend::rados::{ClusterHealth, RadosStore};
 
 use super::reply::ApiError;
 use super::{Context, api};
 use crate::space::Space;
+
+/// Who asks for the status does not want to wait for a cluster that is ill.
+const MONITOR_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// An operation without an answer for so long is worth a warning.
+const STALL: Duration = Duration::from_secs(5);
 
 pub(super) async fn status(State(context): State<Context>) -> Result<Json<api::Status>, ApiError> {
     let usage = context.store.usage(&context.pools.data).await?;
@@ -14,6 +24,11 @@ pub(super) async fn status(State(context): State<Context>) -> Result<Json<api::S
     let session = context.store.session();
     let nodes = catalog.nodes().await?;
     let node = nodes.into_iter().find(|node| node.session == session);
+    let mut warnings = warnings(&context);
+    let cluster = match &context.cluster {
+        Some(store) => Some(cluster(store, &mut warnings).await),
+        None => None,
+    };
     Ok(Json(api::Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         node: node.map_or_else(String::new, |node| node.name),
@@ -23,7 +38,8 @@ pub(super) async fn status(State(context): State<Context>) -> Result<Json<api::S
         bucket_count: catalog.buckets(None).await?.len(),
         capacity_bytes: usage.capacity_bytes,
         used_bytes: usage.used_bytes,
-        warnings: warnings(&context),
+        warnings,
+        cluster,
     }))
 }
 
@@ -49,6 +65,44 @@ pub(super) async fn keyring(
         .map(|(id, secret_count)| api::KeyUse { id, secret_count })
         .collect();
     Ok(Json(api::KeyringUse { keys }))
+}
+
+/// How the cluster is; what Ceph complains of, and what it does not answer, are warnings.
+async fn cluster(store: &RadosStore, warnings: &mut Vec<String>) -> api::Cluster {
+    let health = tokio::time::timeout(MONITOR_TIMEOUT, store.health()).await;
+    let health = match health {
+        Ok(Ok(health)) => health,
+        Ok(Err(error)) => unknown(chain(&error)),
+        Err(_) => unknown("the monitors do not answer".to_owned()),
+    };
+    let checks = health.checks.iter();
+    warnings.extend(checks.map(|check| format!("{}: {}", check.code, check.summary)));
+    let oldest = store.oldest_op();
+    if let Some(oldest) = &oldest
+        && oldest.age >= STALL
+    {
+        let age = oldest.age.as_secs();
+        warnings.push(format!(
+            "the cluster has not answered for {age} s about {}",
+            oldest.object
+        ));
+    }
+    let age = oldest.map_or(0, |oldest| oldest.age.as_millis());
+    api::Cluster {
+        health: health.status,
+        osd_count: health.osds,
+        osd_up_count: health.osds_up,
+        osd_in_count: health.osds_in,
+        in_flight_count: store.stats().in_flight.value(),
+        oldest_ms: u64::try_from(age).unwrap_or(u64::MAX),
+    }
+}
+
+fn unknown(why: String) -> ClusterHealth {
+    ClusterHealth {
+        status: why,
+        ..ClusterHealth::default()
+    }
 }
 
 fn warnings(context: &Context) -> Vec<String> {

@@ -42,6 +42,7 @@ impl Admin {
         health.enter(Phase::Serving);
         let context = Context {
             space: None,
+            cluster: None,
             volumes: volumes.clone(),
             store,
             pools,

@@ -21,11 +21,14 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let config = arguments.location.load()?;
-    if matches!(config.backend, Backend::Memory { .. }) {
-        return Err(Failure::new(
-            Exit::Usage,
-            "the configured backend keeps nothing, so there is nothing to check",
-        ));
+    let elsewhere = match config.backend {
+        Backend::Local { .. } => None,
+        Backend::Memory { .. } => Some("keeps nothing, so there is nothing to check"),
+        Backend::Rados(_) => Some("is a cluster, which checks what it holds by its scrubs"),
+    };
+    if let Some(why) = elsewhere {
+        let what = format!("the configured backend {why}");
+        return Err(Failure::new(Exit::Usage, what));
     }
     let data_dir = DataDir::take_existing(&config.data_dir)?;
     let path = store_path(data_dir.path());

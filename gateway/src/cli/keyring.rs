@@ -53,7 +53,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 async fn rotate_keys(config: &Config) -> Result<(), Failure> {
     let data_dir = DataDir::take_existing(&config.data_dir)?;
-    if data_dir.store_is_new() {
+    let is_local = matches!(config.backend, Backend::Local { .. });
+    if is_local && data_dir.store_is_new() {
         return Err(Failure::new(
             Exit::Usage,
             format!("there is no store in {} yet", config.data_dir.display()),
@@ -66,7 +67,7 @@ async fn rotate_keys(config: &Config) -> Result<(), Failure> {
         .map_err(|error| Failure::from_source("cannot add a key to the keyring", &error))?;
     // Both keys are in the file until nothing is sealed with the old one.
     keyring::store(&config.keyring_file, &keyring)?;
-    let engine = Engine::open(config.backend, data_dir.path()).await?;
+    let engine = Engine::open(&config.backend, data_dir.path()).await?;
     let sealed = seal(&engine, &keyring).await;
     let closed = engine.close().await;
     let sealed = sealed?;
@@ -99,7 +100,7 @@ struct Sealed {
 
 async fn seal(engine: &Engine, keyring: &Keyring) -> Result<Sealed, Failure> {
     let catalog = Catalog::open(
-        engine.session("keyring rotate"),
+        engine.session("keyring rotate").await?,
         Pools::default().meta,
         Arc::new(SystemClock),
         Arc::new(keyring.clone()),

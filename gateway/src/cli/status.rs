@@ -43,6 +43,12 @@ fn print(status: &api::Status) {
         size(status.used_bytes),
         size(status.capacity_bytes)
     );
+    if let Some(cluster) = &status.cluster {
+        println!(
+            "cluster  {}, {} of {} OSDs up, {} operations in flight",
+            cluster.health, cluster.osd_up_count, cluster.osd_count, cluster.in_flight_count
+        );
+    }
     for warning in &status.warnings {
         println!("warning  {warning}");
     }

@@ -27,6 +27,16 @@ pub(super) struct Backend {
     pub(super) kind: BackendKind,
     pub(super) capacity_bytes: Option<Spanned<u64>>,
     pub(super) cache_bytes: Option<Spanned<u64>>,
+    pub(super) conf: Option<Spanned<PathBuf>>,
+    pub(super) client: Option<Spanned<String>>,
+    pub(super) keyring: Option<Spanned<PathBuf>>,
+    pub(super) node: Option<Spanned<String>>,
+    pub(super) meta: Option<Spanned<Pool>>,
+    pub(super) data: Option<Spanned<Pool>>,
+    pub(super) op_timeout_seconds: Option<Spanned<u64>>,
+    pub(super) slow_op_milliseconds: Option<Spanned<u64>>,
+    pub(super) in_flight_bytes: Option<Spanned<u64>>,
+    pub(super) in_flight_ops: Option<Spanned<u64>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -35,6 +45,15 @@ pub(super) enum BackendKind {
     #[default]
     Local,
     Memory,
+    Rados,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Pool {
+    pub(super) pool: Spanned<String>,
+    #[serde(default)]
+    pub(super) namespace: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -6,6 +6,7 @@
 
 mod file;
 mod position;
+mod rados;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +23,7 @@ use crate::error::{Exit, Failure};
 use crate::limits;
 pub(crate) use file::LogFormat;
 use position::Position;
+pub(crate) use rados::Rados;
 
 /// The whole configuration, valid by construction.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -43,7 +45,7 @@ pub(crate) struct Config {
     pub(crate) root_credentials_file: PathBuf,
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Backend {
     Local {
         /// Bytes the store may fill; `None` for what the file system has.
@@ -52,6 +54,8 @@ pub(crate) enum Backend {
     },
     /// Everything is gone when the program stops.
     Memory { capacity_bytes: u64 },
+    /// A Ceph cluster.
+    Rados(Box<Rados>),
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -241,7 +245,7 @@ fn resolve(file: file::File, directory: &Path) -> Result<Config, Mistake> {
         None => data_dir.join(name),
     };
     Ok(Config {
-        backend: backend(&file.backend)?,
+        backend: backend(&file.backend, directory)?,
         s3: s3(file.s3, directory)?,
         admin: Admin {
             socket: beside_store(file.admin.socket, "admin.sock"),
@@ -270,34 +274,51 @@ fn resolve(file: file::File, directory: &Path) -> Result<Config, Mistake> {
     })
 }
 
-fn backend(table: &file::Backend) -> Result<Backend, Mistake> {
+fn backend(table: &file::Backend, directory: &Path) -> Result<Backend, Mistake> {
     match table.kind {
-        file::BackendKind::Local => Ok(Backend::Local {
-            capacity_bytes: table
-                .capacity_bytes
-                .as_ref()
-                .map(|value| within(value, limits::CAPACITY_BYTES))
-                .transpose()?,
-            cache_bytes: number(
-                &table.cache_bytes,
-                limits::CACHE_BYTES_DEFAULT,
-                limits::CACHE_BYTES,
-            )?,
-        }),
-        file::BackendKind::Memory => match &table.cache_bytes {
-            Some(value) => Err(Mistake::at(
-                value,
-                "this key has no meaning with kind = \"memory\"",
-                "remove it, or set kind = \"local\"",
-            )),
-            None => Ok(Backend::Memory {
+        file::BackendKind::Local => {
+            rados::refuse_keys(table, "local")?;
+            Ok(Backend::Local {
+                capacity_bytes: table
+                    .capacity_bytes
+                    .as_ref()
+                    .map(|value| within(value, limits::CAPACITY_BYTES))
+                    .transpose()?,
+                cache_bytes: number(
+                    &table.cache_bytes,
+                    limits::CACHE_BYTES_DEFAULT,
+                    limits::CACHE_BYTES,
+                )?,
+            })
+        }
+        file::BackendKind::Memory => {
+            rados::refuse_keys(table, "memory")?;
+            refuse(&table.cache_bytes, "memory", "local")?;
+            Ok(Backend::Memory {
                 capacity_bytes: number(
                     &table.capacity_bytes,
                     limits::MEMORY_CAPACITY_BYTES_DEFAULT,
                     limits::CAPACITY_BYTES,
                 )?,
-            }),
-        },
+            })
+        }
+        file::BackendKind::Rados => {
+            refuse(&table.cache_bytes, "rados", "local")?;
+            refuse(&table.capacity_bytes, "rados", "local")?;
+            rados::resolve(table, directory).map(|rados| Backend::Rados(Box::new(rados)))
+        }
+    }
+}
+
+/// Refuses a key that another kind of backend has.
+fn refuse<T>(value: &Option<Spanned<T>>, kind: &str, other: &str) -> Result<(), Mistake> {
+    match value {
+        None => Ok(()),
+        Some(value) => Err(Mistake::at(
+            value,
+            format!("this key has no meaning with kind = \"{kind}\""),
+            format!("remove it, or set kind = \"{other}\""),
+        )),
     }
 }
 

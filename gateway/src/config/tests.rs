@@ -169,3 +169,73 @@ fn the_example_of_the_manual_is_valid() {
     let config = Config::parse(example, Path::new("/etc/portico")).unwrap();
     assert_eq!(config.s3.listen.len(), 2);
 }
+
+#[test]
+fn a_cluster_has_a_default_for_every_key_and_each_may_be_set() {
+    let parse = |text: &str| {
+        let config = Config::parse(text, Path::new("/etc/portico"));
+        let Backend::Rados(rados) = config.unwrap().backend else {
+            panic!("kind = \"rados\" is a cluster");
+        };
+        *rados
+    };
+    let rados = parse("[backend]\nkind = \"rados\"\n");
+    assert_eq!(rados.conf, Path::new("/etc/ceph/ceph.conf"));
+    assert_eq!(rados.client, "client.portico");
+    assert_eq!((rados.keyring, rados.node), (None, None));
+    assert_eq!(rados.meta.pool, "portico-meta");
+    assert_eq!(rados.data.pool, "portico-data");
+    let rados = parse(
+        "[backend]\nkind = \"rados\"\nconf = \"ceph.conf\"\nclient = \"client.a\"\n\
+         keyring = \"/k\"\nnode = \"one\"\nmeta = { pool = \"p\", namespace = \"m\" }\n\
+         data = { pool = \"p\" }\nop_timeout_seconds = 7\nslow_op_milliseconds = 9\n\
+         in_flight_bytes = 33554432\nin_flight_ops = 64\n",
+    );
+    assert_eq!(rados.conf, Path::new("/etc/portico/ceph.conf"));
+    assert_eq!(rados.keyring.as_deref(), Some(Path::new("/k")));
+    assert_eq!(rados.node.as_deref(), Some("one"));
+    assert_eq!(
+        (rados.meta.namespace.as_str(), rados.data.namespace.as_str()),
+        ("m", "")
+    );
+    assert_eq!(rados.op_timeout, Duration::from_secs(7));
+    assert_eq!(rados.slow_op, Duration::from_millis(9));
+    assert_eq!((rados.in_flight_bytes, rados.in_flight_ops), (32 << 20, 64));
+}
+
+#[test]
+fn keys_of_a_cluster_are_refused_with_their_line() {
+    for (text, expected) in [
+        (
+            "kind = \"rados\"\npool = \"x\"",
+            "line 3, key backend.pool: unknown field",
+        ),
+        (
+            "kind = \"rados\"\nmeta = { pool = \"x\", name = \"y\" }",
+            "line 3, key backend.name: unknown field",
+        ),
+        (
+            "kind = \"rados\"\ncache_bytes = 1048576",
+            "line 3, key backend.cache_bytes",
+        ),
+        (
+            "kind = \"rados\"\nclient = \"portico\"",
+            "line 3, key backend.client",
+        ),
+        (
+            "kind = \"rados\"\nnode = \"a b\"",
+            "line 3, key backend.node",
+        ),
+        (
+            "conf = \"x\"",
+            "line 2, key backend.conf: this key has no meaning",
+        ),
+        (
+            "kind = \"rados\"\nmeta = { pool = \"p\" }\ndata = { pool = \"p\" }",
+            "line 4, key backend.data: data and metadata",
+        ),
+    ] {
+        let text = mistake(&format!("[backend]\n{text}\n"));
+        assert!(text.contains(expected), "{text}");
+    }
+}

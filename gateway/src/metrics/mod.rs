@@ -2,6 +2,7 @@
 //! what is told.
 
 mod process;
+mod rados;
 mod text;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use portico_backend::bucket::{BucketStats, Buckets};
 use portico_backend::budget::Budget;
 use portico_backend::local::LocalStats;
 use portico_backend::object::{ObjectStore, Pool};
+use portico_backend::rados::RadosStore;
 use portico_backend::stats::Counter;
 use portico_s3::stats::{Stats, VerbStats};
 
@@ -40,6 +42,7 @@ pub(crate) struct Sources {
 enum EngineSource {
     Local(Arc<portico_backend::local::LocalStore>),
     Memory,
+    Rados(RadosStore),
 }
 
 /// What background work counts.
@@ -58,6 +61,7 @@ impl Sources {
             engine: match &node.engine {
                 Engine::Local(store) => EngineSource::Local(Arc::clone(store)),
                 Engine::Memory(_) => EngineSource::Memory,
+                Engine::Rados(store) => EngineSource::Rados(store.clone()),
             },
             store: Arc::clone(&node.store),
             pool: node.pools.data.clone(),
@@ -86,8 +90,10 @@ impl Sources {
             "Bytes in flight that are free.",
         )
         .sample(&[], self.budget.free_bytes());
-        if let EngineSource::Local(store) = &self.engine {
-            local(&mut text, store.stats());
+        match &self.engine {
+            EngineSource::Local(store) => local(&mut text, store.stats()),
+            EngineSource::Memory => {}
+            EngineSource::Rados(store) => rados::render(&mut text, store),
         }
         if let Ok(usage) = self.store.usage(&self.pool).await {
             text.gauge("portico_store_capacity_bytes", "Bytes the store may hold.")
