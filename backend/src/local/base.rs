@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -321,6 +322,10 @@ struct Pages {
     medium: Arc<dyn Medium>,
     planted_bug: Option<PlantedBug>,
     header: Mutex<HeaderPage>,
+    /// Bytes of the file, which nobody else changes.
+    stored: AtomicU64,
+    /// Bytes written since the last sync.
+    unsynced: AtomicU64,
     /// `Some`: changes stay here.
     overlay: Option<Mutex<Overlay>>,
 }
@@ -379,6 +384,8 @@ impl Pages {
             medium: Arc::clone(medium),
             planted_bug,
             header: Mutex::new(header),
+            stored: AtomicU64::new(len),
+            unsynced: AtomicU64::new(0),
             overlay: overlay.map(|pages| Mutex::new(Overlay { pages, len: None })),
         })
     }
@@ -407,7 +414,11 @@ impl Pages {
         let copy = generation % HEADER_COPIES;
         let bytes = tagged(&header.page, copy, generation);
         header.dirty = true;
-        self.medium.write_at(FileName::Base, copy * STRIDE, &bytes)
+        self.medium
+            .write_at(FileName::Base, copy * STRIDE, &bytes)?;
+        self.stored
+            .fetch_max((copy + 1) * STRIDE, Ordering::Relaxed);
+        Ok(())
     }
 
     fn write_pages(&self, first: u64, data: &[u8]) -> io::Result<()> {
@@ -427,19 +438,31 @@ impl Pages {
                 // The reserve is for this moment: records of removals must reach the base.
                 self.medium.set_len(FileName::Reserve, 0)?;
                 self.medium.sync(FileName::Reserve)?;
-                self.medium.write_at(FileName::Base, at, &bytes)
+                self.medium.write_at(FileName::Base, at, &bytes)?;
             }
-            result => result,
+            result => result?,
         }
+        let length = bytes.len() as u64;
+        self.stored.fetch_max(at + length, Ordering::Relaxed);
+        let unsynced = self.unsynced.fetch_add(length, Ordering::Relaxed) + length;
+        if unsynced >= UNSYNCED_BYTES_MAX {
+            // One sync of all that a checkpoint writes would keep syncs of the log waiting.
+            return self.sync_data();
+        }
+        Ok(())
     }
 
     fn read_pages(&self, first: u64, out: &mut [u8]) -> io::Result<()> {
         let count = out.len() / PAGE;
-        let mut bytes = vec![0; count * STRIDE_USIZE];
-        let stored = self
-            .medium
-            .len(FileName::Base)?
-            .saturating_sub(page_offset(first));
+        let (mut one, mut many) = ([0; STRIDE_USIZE], Vec::new());
+        let bytes = if count == 1 {
+            &mut one[..]
+        } else {
+            many.resize(count * STRIDE_USIZE, 0);
+            &mut many[..]
+        };
+        let stored = self.stored.load(Ordering::Relaxed);
+        let stored = stored.saturating_sub(page_offset(first));
         let stored = usize::try_from(stored)
             .unwrap_or(usize::MAX)
             .min(bytes.len());
@@ -473,7 +496,7 @@ impl StorageBackend for Pages {
         if let Some(len) = self.overlay().and_then(|overlay| overlay.len) {
             return Ok(len);
         }
-        let stored = self.medium.len(FileName::Base)?;
+        let stored = self.stored.load(Ordering::Relaxed);
         if stored < HEADER_COPIES * STRIDE {
             return Ok(0);
         }
@@ -502,8 +525,10 @@ impl StorageBackend for Pages {
             return Ok(());
         }
         let pages = (len / PAGE_U64).saturating_sub(1);
-        self.medium
-            .set_len(FileName::Base, (HEADER_COPIES + pages) * STRIDE)
+        let stored = (HEADER_COPIES + pages) * STRIDE;
+        self.medium.set_len(FileName::Base, stored)?;
+        self.stored.store(stored, Ordering::Relaxed);
+        Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -511,6 +536,7 @@ impl StorageBackend for Pages {
             return Ok(());
         }
         let mut header = self.header();
+        self.unsynced.store(0, Ordering::Relaxed);
         self.medium.sync(FileName::Base)?;
         if header.dirty {
             header.synced += 1;
@@ -589,3 +615,4 @@ const PAGE_U64: u64 = 4096;
 const STRIDE: u64 = 4608;
 const STRIDE_USIZE: usize = 4608;
 const HEADER_COPIES: u64 = 2;
+const UNSYNCED_BYTES_MAX: u64 = 8 * 1024 * 1024;

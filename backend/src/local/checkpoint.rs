@@ -37,6 +37,7 @@ impl Drop for EndsCheckpoint<'_> {
                 .set(&Error::new(ErrorKind::Unavailable, context));
         }
         self.0.checkpoint.done();
+        self.0.pace.lift();
     }
 }
 

@@ -314,7 +314,10 @@ impl Committer {
             return Ok(());
         }
         core.stats.log_flushes.add(1);
-        self.log.sync().map_err(no_longer_free)
+        let began = Instant::now();
+        let result = self.log.sync().map_err(no_longer_free);
+        core.stats.log_flush_time.record(began.elapsed());
+        result
     }
 
     fn publish(&mut self, work: &mut Work, began: Instant) {
@@ -358,19 +361,30 @@ impl Committer {
         if core.poison.is_set() {
             return;
         }
+        let options = &core.options;
         let table_bytes = core.view().active.bytes();
+        let log_bytes = self.log.used_bytes();
         let freed_bytes = self.freed.len() as u64 * super::record::BLOCK_BYTES_U64;
         let freed_max = (core.blocks.block_bytes() / 8).max(FREED_BYTES_MIN);
         let is_tight = core.base_demand() > core.headroom() / 2;
-        let is_due = table_bytes > core.options.memtable_bytes
+        let is_due = table_bytes > options.memtable_bytes
             || is_tight
-            || self.log.used_bytes() > core.options.log_bytes
+            || log_bytes > options.log_bytes / 2
             || freed_bytes > freed_max;
-        let is_urgent = table_bytes > 2 * core.options.memtable_bytes;
+        let is_urgent = table_bytes > 3 * options.memtable_bytes;
         if ((is_due && core.checkpoint.is_idle()) || is_urgent)
             && let Err(error) = self.rotate()
         {
             core.poison.set(&error);
+        }
+        match core.checkpoint.time_left() {
+            None => core.pace.lift(),
+            Some(left) => {
+                // What is kept back is for those who pass.
+                let table_room = (2 * options.memtable_bytes).saturating_sub(table_bytes);
+                let log_room = (options.log_bytes / 8 * 7).saturating_sub(log_bytes);
+                core.pace.limit(table_room.min(log_room), left);
+            }
         }
     }
 
@@ -414,7 +428,7 @@ impl Committer {
         self.sync()?;
         core.checkpoint.wait_idle();
         core.poison.check()?;
-        let old_generation = self.log.generation();
+        let (old_generation, log_bytes) = (self.log.generation(), self.log.used_bytes());
         self.log.rotate().map_err(no_longer_free)?;
         if core.options.planted_bug == Some(PlantedBug::LogDroppedEarly) {
             let file = FileName::Log(u8::from(old_generation % 2 == 1));
@@ -427,8 +441,10 @@ impl Committer {
             token: Arc::clone(&view.token),
         });
         let table = core.view().frozen.as_ref().map(Arc::clone);
+        let table = table.expect("just frozen");
         core.checkpoint.give(Frozen {
-            table: table.expect("just frozen"),
+            weight_bytes: table.bytes() + log_bytes,
+            table,
             sequence: self.log.last_sequence(),
             freed: std::mem::take(&mut self.freed),
         });

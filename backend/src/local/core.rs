@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use crate::budget::Budget;
 use crate::engine::watch::Watchers;
@@ -18,6 +20,7 @@ use super::lock::LockTable;
 use super::media::{FileName, Medium};
 use super::memtable::{Memtable, View};
 use super::options::{LocalOptions, LocalStats};
+use super::pace::Pace;
 use super::queue::Queue;
 use super::standing::Sessions;
 
@@ -34,6 +37,7 @@ pub(super) struct Core {
     pub(super) queue: Queue,
     /// Payload bytes on their way through the queue.
     pub(super) in_flight: Budget,
+    pub(super) pace: Pace,
     pub(super) checkpoint: CheckpointSlot,
     pub(super) poison: Poison,
     pub(super) sessions: Sessions,
@@ -71,6 +75,7 @@ impl Core {
             publishing: RwLock::default(),
             queue: Queue::default(),
             in_flight: Budget::new(IN_FLIGHT_BYTES),
+            pace: Pace::default(),
             checkpoint: CheckpointSlot::default(),
             poison: Poison::default(),
             sessions: parts.sessions,
@@ -168,6 +173,8 @@ pub(super) struct Frozen {
     pub(super) sequence: u64,
     /// Blocks that its records no longer name.
     pub(super) freed: Vec<u64>,
+    /// Bytes of its records and of its log, a measure of the work.
+    pub(super) weight_bytes: u64,
 }
 
 /// Hands frozen generations to the checkpoint thread, one at a time.
@@ -182,6 +189,10 @@ struct SlotState {
     waiting: Option<Frozen>,
     busy: bool,
     stopped: bool,
+    /// The weight of the generation on its way, and when it was given.
+    given: Option<(u64, Instant)>,
+    /// The same of the one before, and how long it took.
+    former: Option<(u64, Duration)>,
 }
 
 impl CheckpointSlot {
@@ -193,6 +204,7 @@ impl CheckpointSlot {
     pub(super) fn give(&self, frozen: Frozen) {
         let mut state = self.state();
         assert!(state.waiting.is_none() && !state.busy, "one at a time");
+        state.given = Some((frozen.weight_bytes, Instant::now()));
         state.waiting = Some(frozen);
         state.busy = true;
         self.changed.notify_all();
@@ -216,8 +228,26 @@ impl CheckpointSlot {
     }
 
     pub(super) fn done(&self) {
-        self.state().busy = false;
+        let mut state = self.state();
+        state.busy = false;
+        let given = state.given.take();
+        state.former = given.map(|(weight, at)| (weight, at.elapsed()));
+        drop(state);
         self.changed.notify_all();
+    }
+
+    /// How long the generation on its way takes from now on, judged by the one before; `None` if
+    /// there is none.
+    pub(super) fn time_left(&self) -> Option<Duration> {
+        let state = self.state();
+        let (weight, at) = state.given?;
+        let (former_weight, former) = state.former?;
+        let elapsed = at.elapsed();
+        let share = weight.saturating_mul(1_000) / former_weight.max(1);
+        let whole = former * u32::try_from(share).unwrap_or(u32::MAX) / 1_000;
+        // A guess that proves too short must not make an end of the room.
+        let least = whole.max(elapsed) / 4;
+        Some(whole.saturating_sub(elapsed).max(least))
     }
 
     pub(super) fn is_idle(&self) -> bool {

@@ -23,6 +23,7 @@ mod log;
 pub mod media;
 mod memtable;
 mod options;
+mod pace;
 mod queue;
 mod read;
 mod record;

@@ -9,7 +9,8 @@ use crate::stats::{Counter, Gauge, LatencyHistogram};
 pub struct LocalOptions {
     /// Bytes that blocks and records may take; `None`: as much as the device holds.
     pub capacity_bytes: Option<u64>,
-    /// Records kept in memory before they move to the base. Twice this much may be in use.
+    /// Records kept in memory before they move to the base. While some move, twice this much comes
+    /// beside them and, of those who are not held back, three times.
     pub memtable_bytes: u64,
     /// Bytes of one log before its records move to the base.
     pub log_bytes: u64,
@@ -31,7 +32,7 @@ impl Default for LocalOptions {
     fn default() -> Self {
         Self {
             capacity_bytes: None,
-            memtable_bytes: 8 * 1024 * 1024,
+            memtable_bytes: 16 * 1024 * 1024,
             log_bytes: 32 * 1024 * 1024,
             cache_bytes: 128 * 1024 * 1024,
             reserve_bytes: 16 * 1024 * 1024,
@@ -98,6 +99,9 @@ pub struct LocalStats {
     pub read_time: LatencyHistogram,
     /// Syncs of the log.
     pub log_flushes: Counter,
+    pub log_flush_time: LatencyHistogram,
+    /// How long writers were held back because records came faster than the base takes them.
+    pub held_back_time: LatencyHistogram,
     /// Syncs of the data file.
     pub data_flushes: Counter,
     pub checkpoints: Counter,

@@ -1,4 +1,4 @@
-//! The way to the committer: three classes of jobs, and requests that belong to no object.
+//! The way to the committer: four classes of jobs, and requests that belong to no object.
 //!
 //! Bounded by the store's budget of bytes in flight, of which each job holds a share.
 
@@ -106,8 +106,8 @@ pub(super) struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By `Priority`.
-    classes: [VecDeque<Job>; 3],
+    /// By `Priority`, the most pressing first.
+    classes: [VecDeque<Job>; 4],
     controls: Vec<Control>,
     /// Nothing is taken in any more.
     closed: bool,
@@ -126,9 +126,10 @@ impl Queue {
             return Err(closed());
         }
         let class = match job.priority {
-            Priority::Client => 0,
-            Priority::Forward => 1,
-            Priority::Background => 2,
+            Priority::Urgent => 0,
+            Priority::Client => 1,
+            Priority::Forward => 2,
+            Priority::Background => 3,
         };
         state.classes[class].push_back(job);
         self.filled.notify_one();
@@ -202,4 +203,4 @@ fn closed() -> Error {
 
 /// More would make the first of a batch wait for the last without saving a sync.
 const BATCH_JOBS_MAX: usize = 256;
-const CLASS_SHARES: [usize; 3] = [192, 48, 16];
+const CLASS_SHARES: [usize; 4] = [32, 160, 48, 16];

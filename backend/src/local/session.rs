@@ -85,7 +85,13 @@ impl LocalSession {
         priority: Priority,
         deadline: Option<Instant>,
     ) -> Result<Version, Error> {
-        let take = self.core().in_flight.take(permit_bytes.max(1));
+        let core = self.core();
+        if priority != Priority::Urgent {
+            let began = Instant::now();
+            in_time(deadline, core.pace.turn(permit_bytes + RECORD_BYTES)).await?;
+            core.stats.held_back_time.record(began.elapsed());
+        }
+        let take = core.in_flight.take(permit_bytes.max(1));
         let permit = in_time(deadline, take).await?;
         let (answer, answered) = oneshot::channel();
         self.core().queue.push(Job {
@@ -415,7 +421,7 @@ impl LocalSession {
     fn change_lock<'a>(&'a self, object: &'a ObjectId, what: What) -> Reply<'a, ()> {
         Box::pin(async move {
             self.admit(None)?;
-            let done = self.submit(object, what, 0, Priority::Client, None);
+            let done = self.submit(object, what, 0, Priority::Urgent, None);
             done.await.map(|_| ())
         })
     }
@@ -514,6 +520,9 @@ fn write_large(
     }
     Ok(prepared)
 }
+
+/// What a change takes in memory and log beside its data.
+const RECORD_BYTES: u64 = 256;
 
 /// Records and blocks of a read that is answered where it is asked.
 const SHORT_READ_MAX: u64 = 64;

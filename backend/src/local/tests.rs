@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::*;
 use crate::object::{
     Guard, ListCursor, LockKind, LockName, LockRequest, ObjectId, ObjectName, Payload, Pool,
-    ReadOp, ReadResult, ReadStep, WriteOp, WriteStep, XattrName,
+    Priority, ReadOp, ReadResult, ReadStep, WriteOp, WriteStep, XattrName,
 };
 
 fn options() -> LocalOptions {
@@ -432,4 +432,24 @@ async fn readers_see_one_version_while_checkpoints_run() {
     store.close().unwrap();
     drop((store, session));
     assert_eq!(check(directory.path()).unwrap().problems, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_many_wait_for_is_not_held_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, session) = open(directory.path());
+    let object = object("o");
+    // Paused time goes on when nobody has anything to do but to wait.
+    let took = async |priority| {
+        store.core.pace.limit(1, Duration::from_secs(1));
+        store.core.pace.turn(64 * 1024 * 60).await;
+        let began = tokio::time::Instant::now();
+        let step = WriteStep::Append { data: data(1, 10) };
+        let op = WriteOp::new([step]).with_priority(priority);
+        session.write(&object, op).await.unwrap();
+        began.elapsed()
+    };
+    assert!(took(Priority::Client).await > Duration::from_secs(50));
+    assert!(took(Priority::Urgent).await < Duration::from_secs(1));
+    assert!(took(Priority::Background).await > Duration::from_secs(50));
 }

@@ -238,6 +238,8 @@ pub enum Priority {
     /// On behalf of the other node of a pair.
     Forward,
     Background,
+    /// Short and rare, while many wait for it: an engine that slows writers down lets it pass.
+    Urgent,
 }
 
 /// The snapshots that a write preserves, as the volume knows them.

@@ -221,6 +221,11 @@ fn buckets(text: &mut Text, stats: &BucketStats) {
         text.counter(&format!("portico_bucket_{name}_total"), help)
             .sample(&[], counter.value());
     }
+    text.gauge(
+        "portico_bucket_fullest_shard_rows",
+        "Rows that the fullest shard of the index ever held.",
+    )
+    .sample(&[], stats.fullest_shard.value());
     text.histogram(
         "portico_bucket_freeze_seconds",
         "Time writers of a shard waited for its split.",
@@ -282,6 +287,16 @@ fn local_times(text: &mut Text, stats: &LocalStats) {
             &stats.service_time,
         ),
         ("read", "Time a read took.", &stats.read_time),
+        (
+            "held_back",
+            "Time writers were held back.",
+            &stats.held_back_time,
+        ),
+        (
+            "log_flush",
+            "Time a sync of the log took.",
+            &stats.log_flush_time,
+        ),
         (
             "checkpoint",
             "Time a checkpoint took.",
