@@ -33,6 +33,9 @@ const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How long a change is tried before its caller is told that its outcome is unknown.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long a change waits for room in its shard before its caller is told to slow down.
+const ROOM_PATIENCE: Duration = Duration::from_secs(10);
+
 /// How often a change is sent to another shard because its own had moved.
 const REROUTES_MAX: u32 = 100;
 
@@ -212,6 +215,10 @@ impl Batch {
 
     /// One round of reading, deciding and writing. An error ends the batch.
     async fn attempt(&mut self) -> Result<Step, Error> {
+        let turn = match self.shared.split_turn(self.id, self.number) {
+            Some(turn) => Some(turn.lock_owned().await),
+            None => None,
+        };
         let Some(mut view) = self.read().await? else {
             if self.unknown.is_empty() {
                 self.reroute_all();
@@ -230,6 +237,7 @@ impl Batch {
                 return Ok(Step::Done);
             }
             Phase::Frozen(_) | Phase::Filling => {
+                drop(turn);
                 self.wait_for_split(&view).await?;
                 return Ok(Step::Again);
             }
@@ -243,6 +251,13 @@ impl Batch {
         self.reroute_strangers(&view);
         if self.pending.is_empty() {
             return Ok(Step::Done);
+        }
+        let growing = self.pending.iter().filter(|one| !one.change.is_freeing());
+        let rows = growing.map(|one| one.change.row_count() as u64).sum();
+        let shared = &self.shared;
+        if rows > 0 && shared.is_room_coming(self.id, self.number, &view.state, rows) {
+            drop(turn);
+            return self.wait_for_room().await;
         }
         let results = self.decide(&mut view)?;
         if !view.is_changed() {
@@ -309,15 +324,15 @@ impl Batch {
     ) -> Result<Step, Error> {
         let number = self.shared.next_batch.fetch_add(1, Ordering::Relaxed);
         let marker = row::marker(self.shared.writer.number);
-        let (steps, totals) = view.steps((marker, encode_number(number)));
+        let (steps, state) = view.steps((marker, encode_number(number)));
         let op = WriteOp::new(steps).guarded(Guard::VersionIs(view.version));
         match self.shared.write(&self.object, op).await {
             Ok(_) => {
                 self.shared.stats.batches.add(1);
                 self.shared.stats.changes.add(self.pending.len() as u64);
                 self.deliver(results);
-                self.shared
-                    .consider_split(self.id, self.number, &view.state, totals.rows);
+                self.shared.stats.fullest_shard.raise(state.all_rows());
+                self.shared.consider_split(self.id, self.number, &state);
                 Ok(Step::Done)
             }
             Err(error) => {
@@ -379,6 +394,16 @@ impl Batch {
         }
         fail_all(growing, &error);
         self.pending = freeing;
+        Ok(Step::Again)
+    }
+
+    /// Lets a split make room before the shard holds more than it may.
+    async fn wait_for_room(&mut self) -> Result<Step, Error> {
+        if self.unknown.is_empty() && self.started.elapsed() > ROOM_PATIENCE {
+            let context = "an index shard is full and its split takes long";
+            return self.refuse_growing(StoreError::new(ErrorKind::Busy, context).into());
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
         Ok(Step::Again)
     }
 

@@ -12,7 +12,9 @@ use super::shard::{Phase, ShardState, Totals};
 use super::{Shared, corrupt, may_pass, odd_answer, pause};
 use crate::codec::DecodeError;
 use crate::error::ErrorKind;
-use crate::object::{Guard, ObjectId, ReadOp, ReadResult, ReadStep, Version, WriteOp, WriteStep};
+use crate::object::{
+    Guard, ObjectId, Priority, ReadOp, ReadResult, ReadStep, Version, WriteOp, WriteStep,
+};
 
 /// Rows of one write.
 const ROWS_PER_WRITE: usize = 512;
@@ -64,13 +66,15 @@ impl Child {
         for (row, value) in &rows {
             self.count(row, None, Some(value))?;
         }
-        self.write([WriteStep::OmapSet { entries: rows }]).await
+        let steps = [WriteStep::OmapSet { entries: rows }];
+        self.write(steps, Priority::Background).await
     }
 
     /// Makes rows what they are in the parent; `None` removes.
     pub(super) async fn update(
         &mut self,
         mut rows: Vec<(Bytes, Option<Bytes>)>,
+        priority: Priority,
     ) -> Result<(), Error> {
         while !rows.is_empty() {
             let rest = rows.split_off(rows.len().min(ROWS_PER_WRITE));
@@ -84,11 +88,11 @@ impl Child {
                     None => removed.push(row),
                 }
             }
-            self.write([
+            let steps = [
                 WriteStep::OmapRemove { keys: removed },
                 WriteStep::OmapSet { entries: set },
-            ])
-            .await?;
+            ];
+            self.write(steps, priority).await?;
             rows = rest;
         }
         Ok(())
@@ -98,7 +102,8 @@ impl Child {
     pub(super) async fn open(&mut self) -> Result<(), Error> {
         self.state = self.state.with_phase(Phase::Open);
         let entries = vec![(Bytes::from_static(row::STATE), self.state.encode())];
-        self.write([WriteStep::OmapSet { entries }]).await
+        let steps = [WriteStep::OmapSet { entries }];
+        self.write(steps, Priority::Urgent).await
     }
 
     fn count(
@@ -117,8 +122,14 @@ impl Child {
         Ok(())
     }
 
-    async fn write(&mut self, steps: impl IntoIterator<Item = WriteStep>) -> Result<(), Error> {
-        let op = WriteOp::new(steps).guarded(Guard::VersionIs(self.version));
+    async fn write(
+        &mut self,
+        steps: impl IntoIterator<Item = WriteStep>,
+        priority: Priority,
+    ) -> Result<(), Error> {
+        let op = WriteOp::new(steps)
+            .guarded(Guard::VersionIs(self.version))
+            .with_priority(priority);
         let mut unknown = false;
         for round in 0.. {
             match self.shared.write(&self.object, op.clone()).await {

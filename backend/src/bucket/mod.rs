@@ -9,6 +9,7 @@ mod data;
 mod entry;
 pub mod error;
 mod filling;
+mod growth;
 mod handle;
 mod list;
 mod map;
@@ -37,7 +38,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use crate::clock::Clock;
 use crate::error::{Error as StoreError, ErrorKind};
 use crate::object::{Limits, ObjectId, ObjectStore, Pool, ReadOp, ReadOutput, Version, WriteOp};
-use crate::stats::{Counter, LatencyHistogram};
+use crate::stats::{Counter, Gauge, LatencyHistogram};
 
 pub use error::Error;
 pub use handle::Bucket;
@@ -61,7 +62,8 @@ pub struct BucketOptions {
     pub inline_bytes_max: u32,
     /// Bytes of one object of the data pool.
     pub object_bytes: u32,
-    /// Keys of an index shard; a split starts before.
+    /// Rows of an index shard, one to three for each key. A split starts when about half of them are
+    /// there; whoever fills the rest first waits for it.
     pub shard_keys_max: u32,
     /// How long unlinked data stays readable for those who began to read before.
     pub grace_ms: u64,
@@ -101,6 +103,8 @@ pub struct BucketStats {
     pub conflicts: Counter,
     /// Rows that listings read.
     pub rows_scanned: Counter,
+    /// Rows that the fullest shard ever held when this node wrote to it.
+    pub fullest_shard: Gauge,
     /// Shards split.
     pub splits: Counter,
     /// How long shards were frozen by splits of this node.
@@ -129,7 +133,7 @@ struct Shared {
     queues: Mutex<HashMap<(BucketId, u64), commit::Queue>>,
     maps: Mutex<HashMap<BucketId, Arc<map::ShardMap>>>,
     /// Shards that are, or should be, split.
-    splitting: Mutex<HashMap<(BucketId, u64), split::SplitNote>>,
+    splitting: Mutex<HashMap<(BucketId, u64), growth::SplitNote>>,
     /// One for each split that this node may begin.
     splits: tokio::sync::Semaphore,
     failures: data::Failures,
@@ -180,7 +184,7 @@ impl Buckets {
             queues: Mutex::default(),
             maps: Mutex::default(),
             splitting: Mutex::default(),
-            splits: tokio::sync::Semaphore::new(split::SPLITS_AT_ONCE),
+            splits: tokio::sync::Semaphore::new(growth::SPLITS_AT_ONCE),
             failures: data::Failures::default(),
             uncertain: AtomicBool::new(false),
             closed: tokio::sync::RwLock::new(false),

@@ -9,11 +9,11 @@ use bytes::Bytes;
 
 use super::change::Change;
 use super::error::Error;
+use super::growth::SplitNote;
 use super::map::{self, BUCKET_LISTS, BucketState, ShardMap, buckets_object};
 use super::record::Key;
 use super::row::{self, GARBAGE, PART, REMAINS, RowRange, kind_range};
 use super::shard::Phase;
-use super::split::SplitNote;
 use super::sweep::{Budget, Clearing, Source, Sweep};
 use super::writer::WriterRecord;
 use super::{BucketId, ReclaimOutcome, Shared, corrupt, odd_answer};
@@ -389,7 +389,7 @@ impl Shared {
         let ended = if own {
             let notes = self.splitting.lock().expect(super::LOCK);
             let running = |((bucket, _), note): (&(BucketId, u64), &SplitNote)| {
-                *bucket == id && matches!(note, SplitNote::Running)
+                *bucket == id && matches!(note, SplitNote::Running { .. })
             };
             !notes.iter().any(running) && !self.uncertain.load(Ordering::SeqCst)
         } else {

@@ -15,7 +15,7 @@ use super::row::{ENTRY, RowRange, UPLOAD, kind_range};
 use super::shard::{Phase, View};
 use super::{BucketId, Shared, corrupt, may_pass, pause, row};
 use crate::error::ErrorKind;
-use crate::object::{Guard, ObjectId, ReadStep, WriteOp, WriteStep};
+use crate::object::{Guard, ObjectId, Priority, ReadStep, WriteOp, WriteStep};
 
 /// How often a shard is read anew because somebody changed it.
 const TRIES_MAX: u32 = 50;
@@ -186,8 +186,9 @@ impl Shared {
     ) -> Result<bool, Error> {
         let state = view.state.with_phase(phase);
         let entries = vec![(Bytes::from_static(row::STATE), state.encode())];
-        let op =
-            WriteOp::new([WriteStep::OmapSet { entries }]).guarded(Guard::VersionIs(view.version));
+        let op = WriteOp::new([WriteStep::OmapSet { entries }])
+            .guarded(Guard::VersionIs(view.version))
+            .with_priority(Priority::Urgent);
         match self.write(object, op).await {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == ErrorKind::GuardFailed || may_pass(&error) => Ok(false),

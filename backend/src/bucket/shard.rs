@@ -9,7 +9,7 @@ use super::row;
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::object::{OmapPage, ReadOp, ReadOutput, ReadResult, ReadStep, Version, WriteStep};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// The row `s` of a shard. Every change of the shard reads and guards it, every scan reads it in
 /// the same operation.
@@ -23,6 +23,8 @@ pub(super) struct ShardState {
     /// The first place behind the shard; `None` for the last one.
     pub(super) end: Option<Bytes>,
     pub(super) totals: Totals,
+    /// Rows of the log.
+    pub(super) logged: u64,
 }
 
 /// What a shard holds.
@@ -71,7 +73,13 @@ impl ShardState {
             start,
             end,
             totals: Totals::default(),
+            logged: 0,
         }
+    }
+
+    /// Rows of keys and of the log.
+    pub(super) fn all_rows(&self) -> u64 {
+        self.totals.rows.saturating_add(self.logged)
     }
 
     /// Whether rows at `place` belong here.
@@ -95,7 +103,8 @@ impl ShardState {
             .bytes(self.end.as_deref().unwrap_or_default())
             .u64(self.totals.rows)
             .u64(self.totals.objects)
-            .u64(self.totals.bytes);
+            .u64(self.totals.bytes)
+            .u64(self.logged);
         match &self.phase {
             Phase::Open => {
                 out.u8(0);
@@ -116,7 +125,7 @@ impl ShardState {
     }
 
     pub(super) fn decode(value: &[u8]) -> Result<Self, DecodeError> {
-        let (mut reader, _) = Reader::new(value, VERSION)?;
+        let (mut reader, version) = Reader::new(value, VERSION)?;
         let generation = reader.u64()?;
         let start = Bytes::copy_from_slice(reader.bytes()?);
         let has_end = reader.bool()?;
@@ -126,6 +135,8 @@ impl ShardState {
             objects: reader.u64()?,
             bytes: reader.u64()?,
         };
+        // Version 1 did not count them.
+        let logged = if version < 2 { 0 } else { reader.u64()? };
         let phase = match reader.u8()? {
             0 => Phase::Open,
             1 => Phase::Splitting(take_split(&mut reader)?),
@@ -144,6 +155,7 @@ impl ShardState {
             start,
             end: has_end.then_some(end),
             totals,
+            logged,
         })
     }
 }
@@ -276,9 +288,9 @@ impl View {
         !self.edits.is_empty()
     }
 
-    /// The steps that make the changes, and how many rows the shard has then. `marker` is the row
-    /// by which the batch is recognised.
-    pub(super) fn steps(&self, marker: (Bytes, Bytes)) -> (Vec<WriteStep>, Totals) {
+    /// The steps that make the changes, and the state of the shard then. `marker` is the row by which
+    /// the batch is recognised.
+    pub(super) fn steps(&self, marker: (Bytes, Bytes)) -> (Vec<WriteStep>, ShardState) {
         let (mut set, mut removed) = (Vec::new(), Vec::new());
         let mut totals = self.state.totals;
         for (row, edit) in &self.edits {
@@ -295,7 +307,9 @@ impl View {
                 }
             }
         }
+        let mut logged = self.state.logged;
         if matches!(self.state.phase, Phase::Splitting(_)) {
+            logged = logged.saturating_add(self.edits.len() as u64);
             for (index, row) in (0..).zip(self.edits.keys()) {
                 set.push((row::log(self.version.0, index), row.clone()));
             }
@@ -304,6 +318,7 @@ impl View {
         totals.bytes = totals.bytes.saturating_add_signed(self.bytes);
         let state = ShardState {
             totals,
+            logged,
             ..self.state.clone()
         };
         set.push((Bytes::from_static(row::STATE), state.encode()));
@@ -313,7 +328,7 @@ impl View {
             steps.push(WriteStep::OmapRemove { keys: removed });
         }
         steps.push(WriteStep::OmapSet { entries: set });
-        (steps, totals)
+        (steps, state)
     }
 
     fn edit(&mut self, row: Bytes, value: Option<Bytes>, exists: bool) {

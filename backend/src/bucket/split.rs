@@ -2,16 +2,18 @@
 //!
 //! The parent goes from open to splitting: from then on every change is logged beside itself. Its
 //! rows are copied to two new shards, then what was logged meanwhile. When little is left, the
-//! parent is frozen, the rest copied, the map switched and the parent marked moved. Until the map
+//! parent is frozen, the rest copied, the map switched and the parent marked moved. A split begins
+//! at half of what a shard may hold; whoever fills the other half before the split ends waits for
+//! it. Until the map
 //! is switched nothing leads to the new shards, so whoever finds that a split makes no progress
 //! gives its shards up in the map and starts anew with others; the map's version decides who won.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{try_join, try_join3};
+use futures_util::future::try_join;
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
 use super::error::Error;
@@ -26,8 +28,12 @@ use crate::object::{
     Guard, ObjectId, OmapPage, Priority, ReadOp, ReadResult, ReadStep, WriteOp, WriteStep,
 };
 
-/// Rows copied at a time; with inline data they are a few MiB.
-const COPY_ROWS: u32 = 256;
+/// Bytes copied at a time, roughly: whoever writes elsewhere may wait for as much.
+const COPY_BYTES: usize = 512 * 1024;
+
+/// Rows copied at a time, before their size is known and at most.
+const COPY_ROWS: usize = 256;
+const COPY_ROWS_MAX: usize = 1_000;
 
 /// Logged changes read at a time: catching up must be faster than batches are.
 const LOG_ROWS: u32 = 1_000;
@@ -38,30 +44,11 @@ const FREEZE_ROWS_MAX: usize = 512;
 /// Rounds of catching up before the parent is frozen with whatever is left.
 const CATCH_UP_ROUNDS_MAX: u32 = 64;
 
-/// Splits that a node begins at a time. Shards that grow alike are full at the same time, and each
-/// copy takes from what clients get; a fifth of a shard is left to wait in.
-pub(super) const SPLITS_AT_ONCE: usize = 4;
+/// Rows of a moved shard that are removed at a time.
+const EMPTIED_ROWS: u32 = 256;
 
 /// How often a step is tried that others or a bad link defeat.
 const TRIES_MAX: u32 = 50;
-
-/// A split that another node is busy with is left alone for so many times the takeover time.
-const PATIENCE_FACTOR: u32 = 10;
-
-/// What this node knows about splitting a shard.
-#[derive(Debug)]
-pub(super) enum SplitNote {
-    Running,
-    /// All rows belong to one key.
-    Indivisible {
-        rows: u64,
-    },
-    /// Another writer is at it since.
-    Elsewhere {
-        generation: u64,
-        since: Instant,
-    },
-}
 
 /// A split on its way.
 #[derive(Debug)]
@@ -73,6 +60,14 @@ struct Splitter<'a> {
     split: Split,
     /// Where the log was read up to.
     log_at: Bytes,
+    turn: Arc<AsyncMutex<()>>,
+}
+
+/// Half of the parent's keys.
+#[derive(Clone, Copy, Debug)]
+enum Side {
+    Left,
+    Right,
 }
 
 /// What one round of catching up did.
@@ -85,120 +80,8 @@ struct CaughtUp {
 }
 
 impl Shared {
-    /// Starts to split a shard that has grown, in the background.
-    pub(super) fn consider_split(
-        self: &Arc<Self>,
-        id: BucketId,
-        number: u64,
-        state: &ShardState,
-        rows: u64,
-    ) {
-        if rows < u64::from(self.options.shard_keys_max) / 5 * 4 {
-            return;
-        }
-        if !self.may_start_split(id, number, state, rows) {
-            return;
-        }
-        let shared = Arc::clone(self);
-        tokio::spawn(async move {
-            let Ok(_turn) = shared.splits.acquire().await else {
-                return;
-            };
-            if let Err(error) = shared.run_split(id, number).await {
-                tracing::debug!(%error, bucket = id.0, number, "a split ended early");
-            }
-        });
-    }
-
-    /// Takes over a split that makes no progress while changes wait.
-    pub(super) async fn help_split(
-        self: &Arc<Self>,
-        id: BucketId,
-        number: u64,
-        state: &ShardState,
-        waited: Duration,
-    ) -> Result<(), Error> {
-        let Phase::Frozen(split) = &state.phase else {
-            return Ok(());
-        };
-        let own = split.writer == self.writer.number;
-        if !own && waited < self.takeover() {
-            return Ok(());
-        }
-        self.go_on_with_split(id, number).await
-    }
-
-    /// Splits a shard whose split was begun, unless this node is at it.
-    pub(super) async fn go_on_with_split(
-        self: &Arc<Self>,
-        id: BucketId,
-        number: u64,
-    ) -> Result<(), Error> {
-        let before = {
-            let mut notes = self.splitting.lock().expect(super::LOCK);
-            notes.insert((id, number), SplitNote::Running)
-        };
-        match before {
-            Some(SplitNote::Running) => Ok(()),
-            Some(SplitNote::Indivisible { .. } | SplitNote::Elsewhere { .. }) | None => {
-                self.run_split(id, number).await
-            }
-        }
-    }
-
-    /// Splits a shard whose note says `Running`, in whatever phase it is.
-    async fn run_split(self: &Arc<Self>, id: BucketId, number: u64) -> Result<(), Error> {
-        let result = self.split_shard(id, number).await;
-        let mut notes = self.splitting.lock().expect(super::LOCK);
-        match &result {
-            Ok(Some(rows)) => {
-                notes.insert((id, number), SplitNote::Indivisible { rows: *rows });
-            }
-            Ok(None) | Err(_) => {
-                notes.remove(&(id, number));
-            }
-        }
-        result.map(drop)
-    }
-
-    fn takeover(&self) -> Duration {
-        Duration::from_millis(self.options.takeover_ms)
-    }
-
-    fn may_start_split(&self, id: BucketId, number: u64, state: &ShardState, rows: u64) -> bool {
-        let mut notes = self.splitting.lock().expect(super::LOCK);
-        let elsewhere = match &state.phase {
-            Phase::Splitting(split) => split.writer != self.writer.number,
-            Phase::Open | Phase::Frozen(_) | Phase::Moved | Phase::Filling => false,
-            Phase::Closing { .. } => return false,
-        };
-        let started = match notes.get(&(id, number)) {
-            Some(SplitNote::Running) => return false,
-            Some(SplitNote::Indivisible { rows: then }) => rows >= then.saturating_mul(2),
-            Some(SplitNote::Elsewhere { generation, since }) if elsewhere => {
-                let stalled = since.elapsed() > self.takeover() * PATIENCE_FACTOR;
-                *generation == state.generation && stalled
-            }
-            Some(SplitNote::Elsewhere { .. }) | None => !elsewhere,
-        };
-        let seen = matches!(
-            notes.get(&(id, number)),
-            Some(SplitNote::Elsewhere { generation, .. }) if *generation == state.generation
-        );
-        if started {
-            notes.insert((id, number), SplitNote::Running);
-        } else if elsewhere && !seen {
-            let note = SplitNote::Elsewhere {
-                generation: state.generation,
-                since: Instant::now(),
-            };
-            notes.insert((id, number), note);
-        }
-        started
-    }
-
     /// `Some` number of rows if they all belong to one key.
-    async fn split_shard(
+    pub(super) async fn split_shard(
         self: &Arc<Self>,
         id: BucketId,
         number: u64,
@@ -235,6 +118,7 @@ impl Shared {
             parent,
             split,
             log_at: kind_range(LOG).start,
+            turn: self.split_turn(id, number).unwrap_or_default(),
         };
         splitter.run(&view.state.phase).await?;
         Ok(None)
@@ -324,7 +208,9 @@ impl Shared {
         map: &ShardMap,
         steps: impl IntoIterator<Item = WriteStep>,
     ) -> Result<bool, Error> {
-        let op = WriteOp::new(steps).guarded(Guard::VersionIs(map.version));
+        let op = WriteOp::new(steps)
+            .guarded(Guard::VersionIs(map.version))
+            .with_priority(Priority::Urgent);
         match self.write(&self.map_object(id), op).await {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == ErrorKind::GuardFailed || may_pass(&error) => Ok(false),
@@ -421,18 +307,19 @@ impl Shared {
     /// them, and whoever writes elsewhere waits meanwhile. What is left goes with the object.
     async fn empty_moved(&self, parent: &ObjectId) -> Result<(), Error> {
         for kind in KEYED.iter().chain(&[LOG]) {
+            let mut range = kind_range(*kind);
             loop {
-                let range = kind_range(*kind);
-                let page = match self.scan_shard(parent, &range, true, COPY_ROWS).await {
+                let scan = self.scan_shard(parent, &range, true, EMPTIED_ROWS);
+                let page = match scan.await {
                     Err(Error::Store(error)) if error.kind() == ErrorKind::NotFound => {
                         return Ok(());
                     }
                     other => other?,
                 };
                 let keys: Vec<Bytes> = page.entries.into_iter().map(|(row, _)| row).collect();
-                if keys.is_empty() {
-                    break;
-                }
+                let Some(last) = keys.last() else { break };
+                // What was removed may cost the next scan as much as what is there.
+                range.start = after(last);
                 let op = WriteOp::new([WriteStep::OmapRemove { keys }])
                     .with_priority(Priority::Background);
                 match self.write_settled(parent, op).await {
@@ -456,9 +343,10 @@ impl Splitter<'_> {
             return Ok(());
         };
         let mut children = self.make_children(&state).await?;
-        self.copy(&mut children).await?;
+        let [left, right] = &mut children;
+        try_join(self.copy(left, Side::Left), self.copy(right, Side::Right)).await?;
         for _round in 0..CATCH_UP_ROUNDS_MAX {
-            let caught_up = self.catch_up(&mut children).await?;
+            let caught_up = self.catch_up(&mut children, Priority::Background).await?;
             if !caught_up.more && caught_up.rows < FREEZE_ROWS_MAX {
                 break;
             }
@@ -468,16 +356,15 @@ impl Splitter<'_> {
             return Ok(());
         };
         // Changes wait from here on, so what does not depend on each other goes on at once.
-        while self.catch_up(&mut children).await?.more {}
-        let [left, right] = &mut children;
+        let (shared, id) = (self.shared, self.id);
+        let (map, ()) = try_join(shared.fresh_map(id), self.fill_up(&mut children)).await?;
+        let [left, right] = &children;
         if left.totals().plus(&right.totals()) != state.totals {
             return Err(corrupt(
                 &self.parent,
                 DecodeError::Field("the totals of a shard"),
             ));
         }
-        let map = self.shared.fresh_map(self.id);
-        let (map, _, _) = try_join3(map, left.open(), right.open()).await?;
         if self.switch(&state, map).await? {
             self.shared.stats.splits.add(1);
             self.shared.stats.freezes.record(frozen_at.elapsed());
@@ -495,6 +382,7 @@ impl Splitter<'_> {
     ) -> Result<Option<(ShardState, Instant)>, Error> {
         let mut begun = Instant::now();
         for round in 0..TRIES_MAX {
+            let _turn = self.turn.lock().await;
             let view = self.shared.read_view(&self.parent, []).await?;
             if view.state.phase == to {
                 return Ok(Some((view.state, begun)));
@@ -534,25 +422,34 @@ impl Splitter<'_> {
         ])
     }
 
-    async fn copy(&self, children: &mut [Child; 2]) -> Result<(), Error> {
+    /// Copies the rows of one side.
+    async fn copy(&self, child: &mut Child, side: Side) -> Result<(), Error> {
+        let mut count = COPY_ROWS;
         for kind in KEYED {
             let mut range = kind_range(kind);
+            let middle: Bytes = [&[kind], &self.split.at[..]].concat().into();
+            match side {
+                Side::Left => range.end = middle,
+                Side::Right => range.start = middle,
+            }
             loop {
-                let page = self
+                let count_max = u32::try_from(count).expect("at most COPY_ROWS_MAX");
+                let scan = self
                     .shared
-                    .scan_shard(&self.parent, &range, false, COPY_ROWS)
-                    .await?;
-                let more = page.more;
-                if let Some((last, _)) = page.entries.last() {
-                    range.start = [last, &[0][..]].concat().into();
-                }
-                let rows = page.entries.into_iter();
-                let (left, right): (Vec<_>, Vec<_>) =
-                    rows.partition(|(row, _)| row::place(row) < self.split.at);
-                let [left_child, right_child] = children;
-                left_child.fill(left).await?;
-                right_child.fill(right).await?;
-                if !more {
+                    .scan_shard(&self.parent, &range, false, count_max);
+                let page = scan.await?;
+                let Some((last, _)) = page.entries.last() else {
+                    break;
+                };
+                range.start = after(last);
+                let sizes = page
+                    .entries
+                    .iter()
+                    .map(|(row, value)| row.len() + value.len());
+                let average = sizes.sum::<usize>() / page.entries.len();
+                count = (COPY_BYTES / average.max(1)).clamp(1, COPY_ROWS_MAX);
+                child.fill(page.entries).await?;
+                if !page.more {
                     break;
                 }
             }
@@ -560,8 +457,20 @@ impl Splitter<'_> {
         Ok(())
     }
 
+    /// Copies the rest while the parent is frozen, and opens the new shards.
+    async fn fill_up(&mut self, children: &mut [Child; 2]) -> Result<(), Error> {
+        while self.catch_up(children, Priority::Urgent).await?.more {}
+        let [left, right] = children;
+        try_join(left.open(), right.open()).await?;
+        Ok(())
+    }
+
     /// Copies what the log names behind where it was read up to.
-    async fn catch_up(&mut self, children: &mut [Child; 2]) -> Result<CaughtUp, Error> {
+    async fn catch_up(
+        &mut self,
+        children: &mut [Child; 2],
+        priority: Priority,
+    ) -> Result<CaughtUp, Error> {
         let range = RowRange {
             start: self.log_at.clone(),
             end: kind_range(LOG).end,
@@ -578,7 +487,7 @@ impl Splitter<'_> {
             rows: page.entries.len(),
             more: page.more,
         };
-        self.log_at = [last, &[0][..]].concat().into();
+        self.log_at = after(last);
         let rows: BTreeSet<Bytes> = page.entries.into_iter().map(|(_, row)| row).collect();
         let keys: Vec<Bytes> = rows.into_iter().collect();
         let now = self.shared.rows_of(&self.parent, &keys).await?;
@@ -587,7 +496,11 @@ impl Splitter<'_> {
             .zip(now)
             .partition(|(row, _)| row::place(row) < self.split.at);
         let [left_child, right_child] = children;
-        try_join(left_child.update(left), right_child.update(right)).await?;
+        try_join(
+            left_child.update(left, priority),
+            right_child.update(right, priority),
+        )
+        .await?;
         Ok(caught_up)
     }
 
@@ -631,4 +544,9 @@ impl Splitter<'_> {
         }
         Err(Error::Conflict)
     }
+}
+
+/// The row behind this one, if there is one at once behind it.
+fn after(row: &Bytes) -> Bytes {
+    [&row[..], &[0]].concat().into()
 }

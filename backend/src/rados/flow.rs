@@ -88,7 +88,7 @@ impl Flow {
         let asked = Instant::now();
         let background = match priority {
             Priority::Background => Some(acquire(&self.background).await),
-            Priority::Client | Priority::Forward => None,
+            Priority::Client | Priority::Forward | Priority::Urgent => None,
         };
         let permits = (
             acquire(&self.ops).await,

@@ -210,7 +210,8 @@ async fn the_other_node_finishes_a_split_killed_at_any_step() {
             .await;
         if let Ok(node) = node {
             let result = fill(&node, &mut journal).await;
-            assert_eq!(result.is_err(), store.has_ended(), "{result:?}");
+            // A split in the background may meet the end when the last change is done.
+            assert!(result.is_ok() || store.has_ended(), "{result:?}");
         }
         let bucket = other.bucket(ID).await.unwrap();
         journal.check(&bucket).await;
@@ -259,7 +260,7 @@ async fn a_frozen_shard_left_behind_by_the_map_is_not_believed() {
         let victim = bed.open(Arc::clone(&store) as _, &tiny()).await;
         if let Ok(node) = victim {
             let result = fill(&node, &mut Journal::default()).await;
-            assert_eq!(result.is_err(), store.has_ended(), "{result:?}");
+            assert!(result.is_ok() || store.has_ended(), "{result:?}");
         }
         let third = bed.node(&tiny()).await;
         let bucket = third.bucket(ID).await.unwrap();
