@@ -86,11 +86,10 @@ impl LocalSession {
         deadline: Option<Instant>,
     ) -> Result<Version, Error> {
         let core = self.core();
-        if priority != Priority::Urgent {
-            let began = Instant::now();
-            in_time(deadline, core.pace.turn(permit_bytes + RECORD_BYTES)).await?;
-            core.stats.held_back_time.record(began.elapsed());
-        }
+        let began = Instant::now();
+        let turn = core.pace.turn(permit_bytes + RECORD_BYTES, priority);
+        in_time(deadline, turn).await?;
+        core.stats.held_back_time.record(began.elapsed());
         let take = core.in_flight.take(permit_bytes.max(1));
         let permit = in_time(deadline, take).await?;
         let (answer, answered) = oneshot::channel();

@@ -442,7 +442,9 @@ async fn what_many_wait_for_is_not_held_back() {
     // Paused time goes on when nobody has anything to do but to wait.
     let took = async |priority| {
         store.core.pace.limit(1, Duration::from_secs(1));
-        store.core.pace.turn(64 * 1024 * 60).await;
+        for priority in [Priority::Client, Priority::Background] {
+            store.core.pace.turn(64 * 1024 * 60, priority).await;
+        }
         let began = tokio::time::Instant::now();
         let step = WriteStep::Append { data: data(1, 10) };
         let op = WriteOp::new([step]).with_priority(priority);
