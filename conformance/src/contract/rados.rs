@@ -17,6 +17,9 @@ const POOL: &str = "portico-contract";
 const OTHER_POOL: &str = "portico-contract-other";
 const FULL_POOL: &str = "portico-contract-full";
 
+/// Stores of this process, so that none meets what another left.
+static STORES: AtomicU64 = AtomicU64::new(0);
+
 /// The pools that checks name.
 const NAMES: [&str; 4] = ["contract", "p", "pn", "q"];
 
@@ -26,7 +29,6 @@ pub struct RadosHarness {
     conf: PathBuf,
     client: String,
     run: String,
-    stores: AtomicU64,
     seed_count: u64,
 }
 
@@ -47,7 +49,6 @@ impl RadosHarness {
             conf: conf.to_owned(),
             client: client.to_owned(),
             run: std::process::id().to_string(),
-            stores: AtomicU64::new(0),
             seed_count,
         };
         for pool in [POOL, OTHER_POOL] {
@@ -59,7 +60,7 @@ impl RadosHarness {
     /// Options of a new, empty store in the pools that checks name.
     #[must_use]
     pub fn options(&self) -> RadosOptions {
-        let number = self.stores.fetch_add(1, Ordering::Relaxed);
+        let number = STORES.fetch_add(1, Ordering::Relaxed);
         let pools = NAMES.map(|name| RadosPool {
             name: name.to_owned(),
             ceph_pool: if name == "q" { OTHER_POOL } else { POOL }.to_owned(),

@@ -14,6 +14,7 @@ group!("versions":
     compound_writes_are_seen_whole,
     no_update_is_lost_between_guarded_writers,
     no_append_is_lost,
+    zeroing_through_the_end_loses_no_append,
 );
 
 async fn version(session: &Session, name: &str) -> Version {
@@ -212,4 +213,31 @@ async fn no_append_is_lost(bench: Bench) {
     );
     seen.sort_unstable();
     assert_eq!(seen, (0..64).collect::<Vec<u8>>());
+}
+
+/// An engine may have to know the size to zero without cutting.
+async fn zeroing_through_the_end_loses_no_append(bench: Bench) {
+    const APPENDS: usize = 60;
+    let opened = bench.open();
+    let (appending, zeroing) = (opened.session(), opened.session());
+    appending.put("a", [WriteStep::Create]).await;
+    let appends = tokio::spawn(async move {
+        for _ in 0..APPENDS {
+            appending.put("a", [append([7; 10])]).await;
+        }
+    });
+    let mut zeroed = 0;
+    while !appends.is_finished() || zeroed == 0 {
+        let step = WriteStep::Zero {
+            offset: 5,
+            length: u64::MAX - 5,
+        };
+        match zeroing.write("a", WriteOp::new([step])).await {
+            Ok(_) => zeroed += 1,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Busy, "{error}"),
+        }
+    }
+    appends.await.expect("all appends work");
+    let data = zeroing.data("a").await;
+    assert_eq!(data.len(), APPENDS * 10, "after {zeroed} times");
 }
