@@ -274,6 +274,14 @@ async fn a_removed_snapshot_is_not_found(bench: Bench) {
     let rollback = volume.op([WriteStep::Rollback { to: snapshot }]);
     session.refuses("a", rollback, ErrorKind::NotFound).await;
     assert_eq!(session.data("a").await, b"xy");
+    // Also of one that no write has noticed.
+    let unnoticed = volume.snapshot().await;
+    assert_eq!(volume.data_at(unnoticed).await, Some(b"xy".to_vec()));
+    volume.forget(unnoticed).await;
+    let mut read = ReadOp::new([ReadStep::Stat]);
+    read.at = Some(unnoticed);
+    let session = &volume.session;
+    session.read_fails("a", read, ErrorKind::NotFound).await;
 }
 
 async fn a_failed_write_keeps_snapshots_as_they_were(bench: Bench) {
