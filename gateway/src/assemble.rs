@@ -24,6 +24,7 @@ use crate::data_dir::store_path;
 use crate::error::{Exit, Failure};
 use crate::health::Health;
 use crate::limits::{CLOSE_TIMEOUT, CLUSTER_CLOSE_TIMEOUT};
+use crate::node::{self, Presence};
 
 /// The name in the catalog of the one node that a store of its own has.
 const NODE_NAME: &str = "local";
@@ -64,6 +65,7 @@ pub(crate) struct Node {
     pub(crate) budget: Budget,
     pub(crate) gate: GateControl,
     pub(crate) health: Health,
+    presence: Option<Presence>,
 }
 
 impl Engine {
@@ -191,8 +193,8 @@ impl Node {
             Err(failure) => return Err((engine, failure)),
         };
         let opened = open_volumes(&store, &pools, &clock, keyring, config).await;
-        let volumes = match opened {
-            Ok(volumes) => volumes,
+        let (volumes, presence) = match opened {
+            Ok(opened) => opened,
             Err(failure) => return Err((engine, failure)),
         };
         let budget = Budget::new(config.limits.memory_bytes);
@@ -208,6 +210,7 @@ impl Node {
             budget,
             gate: control,
             health,
+            presence,
         })
     }
 
@@ -217,6 +220,7 @@ impl Node {
     /// The first failure; the rest is closed all the same.
     pub(crate) async fn close(self) -> Result<(), Failure> {
         self.gate.set_open(false);
+        drop(self.presence);
         let close = async {
             let buckets =
                 self.volumes.buckets.close().await.map_err(|error| {
@@ -282,7 +286,7 @@ async fn open_volumes(
     clock: &Arc<dyn Clock>,
     keyring: Arc<Keyring>,
     config: &Config,
-) -> Result<Volumes, Failure> {
+) -> Result<(Volumes, Option<Presence>), Failure> {
     let catalog = Catalog::open(
         Arc::clone(store),
         pools.meta.clone(),
@@ -291,8 +295,14 @@ async fn open_volumes(
     )
     .await
     .map_err(|error| Failure::from_source("cannot open the catalog", &error))?;
+    let name = node_name(&config.backend);
+    // A store of its own has no other program.
+    let presence = match config.backend {
+        Backend::Rados(_) => Some(node::take(store, &catalog, &pools.meta, &name).await?),
+        Backend::Local { .. } | Backend::Memory { .. } => None,
+    };
     catalog
-        .node_register(&node_name(&config.backend), None)
+        .node_register(&name, None)
         .await
         .map_err(|error| Failure::from_source("cannot register this node", &error))?;
     let options = BucketOptions {
@@ -309,7 +319,7 @@ async fn open_volumes(
     )
     .await
     .map_err(|error| Failure::from_source("cannot open the buckets", &error))?;
-    Ok(Volumes { catalog, buckets })
+    Ok((Volumes { catalog, buckets }, presence))
 }
 
 fn service(

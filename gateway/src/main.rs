@@ -19,6 +19,7 @@ mod limits;
 mod listen;
 mod log;
 mod metrics;
+mod node;
 mod private_file;
 mod reclaim;
 mod root;
