@@ -82,11 +82,6 @@ pub(crate) const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(5);
 /// Longest pause: a client that waits a second has not given up.
 pub(crate) const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Bytes that the kernel may hold for a client and has not sent. With megabytes there, a slow client
-/// seems to take nothing for minutes, and then all at once. The kernel asks for more when half of
-/// this has left. Less costs large transfers more system calls.
-pub(crate) const UNSENT_BYTES_MAX: u32 = 512 << 10;
-
 /// How often certificate files are looked at.
 pub(crate) const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 

@@ -18,7 +18,6 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use portico_backend::connection::{Peer, Stop};
-use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
@@ -29,7 +28,7 @@ use crate::config::Listen;
 use crate::error::Failure;
 use crate::limits::{
     ACCEPT_PAUSE_MAX, ACCEPT_PAUSE_MIN, SIDE_HEAD_TIMEOUT, SIDE_TURN_INTERVAL,
-    TLS_HANDSHAKE_TIMEOUT, UNSENT_BYTES_MAX,
+    TLS_HANDSHAKE_TIMEOUT,
 };
 use crate::tls::Certificates;
 use idle::{Idle, Seat};
@@ -89,10 +88,6 @@ impl Listener {
         let socket = TcpListener::bind(listen.address)
             .await
             .map_err(|error| cannot_listen(&listen.address.to_string(), &error))?;
-        // What is accepted inherits it.
-        if let Err(error) = SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX) {
-            tracing::warn!(%error, "slow clients may be taken for silent ones");
-        }
         Ok(Self {
             socket: Socket::Tcp(socket),
             certificates,

@@ -218,17 +218,3 @@ async fn the_longest_idle_connection_makes_room() {
     drop(silent);
     running.task.await.unwrap();
 }
-
-/// Megabytes in the kernel hid for minutes that a slow client takes something.
-#[tokio::test]
-async fn little_waits_in_the_kernel_for_a_slow_client() {
-    let listener = Listener::bind(&loopback(None)).await.unwrap();
-    let _client = TcpStream::connect(listener.address().unwrap())
-        .await
-        .unwrap();
-    let Accepted::Tcp(stream, _) = listener.socket.accept().await.unwrap() else {
-        panic!("it listens on TCP");
-    };
-    let unsent = SockRef::from(&stream).tcp_notsent_lowat().unwrap();
-    assert_eq!(unsent, UNSENT_BYTES_MAX);
-}
