@@ -220,7 +220,6 @@ impl Node {
     /// The first failure; the rest is closed all the same.
     pub(crate) async fn close(self) -> Result<(), Failure> {
         self.gate.set_open(false);
-        drop(self.presence);
         let close = async {
             let buckets =
                 self.volumes.buckets.close().await.map_err(|error| {
@@ -230,6 +229,12 @@ impl Node {
             let flushed = self.store.flush().await.map_err(|error| {
                 Failure::from_source("the store did not take the last writes", &error)
             });
+            if let Some(presence) = self.presence
+                && buckets.is_ok()
+                && flushed.is_ok()
+            {
+                presence.end().await;
+            }
             let closed = self.engine.close().await;
             buckets.and(flushed).and(closed)
         };

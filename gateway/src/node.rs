@@ -2,7 +2,8 @@
 //! program is that node, and that none which was can write any more.
 //!
 //! A node watches an object of its name and answers whoever asks. A former program that does not
-//! answer is fenced, so that what it left behind can be told from what somebody still works on.
+//! answer is fenced, so that what it left behind can be told from what somebody still works on. One
+//! that ended cleanly removed the object, and is not fenced: a cluster remembers whom it must refuse.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use portico_backend::catalog::Catalog;
 use portico_backend::error::{Error, ErrorKind};
-use portico_backend::object::{ObjectId, ObjectName, ObjectStore, Pool, WriteOp, WriteStep};
+use portico_backend::object::{Guard, ObjectId, ObjectName, ObjectStore, Pool, WriteOp, WriteStep};
 use tokio::task::JoinHandle;
 
 use crate::error::{Exit, Failure};
@@ -23,11 +24,25 @@ const WATCH_PAUSE: Duration = Duration::from_secs(1);
 
 /// Answers as the node until dropped.
 #[derive(Debug)]
-pub(crate) struct Presence(JoinHandle<()>);
+pub(crate) struct Presence {
+    task: JoinHandle<()>,
+    store: Arc<dyn ObjectStore>,
+    object: ObjectId,
+}
+
+impl Presence {
+    /// Says that this program writes nothing more.
+    pub(crate) async fn end(self) {
+        let remove = WriteOp::new([WriteStep::Remove]);
+        if let Err(error) = self.store.write(&self.object, remove).await {
+            tracing::debug!(%error, "the next program of this node will fence this one");
+        }
+    }
+}
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
@@ -45,8 +60,12 @@ pub(crate) async fn take(
     let failed = |error: &Error| {
         Failure::from_source(format!("cannot make sure that node {name} is free"), error)
     };
-    let make = WriteOp::new([WriteStep::Create]).forced_when_full();
-    store.write(&object, make).await.map_err(|e| failed(&e))?;
+    let make = WriteOp::new([WriteStep::Create]).guarded(Guard::Absent);
+    match store.write(&object, make.forced_when_full()).await {
+        Ok(_) => return Ok(answering(store, object)),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(failed(&error)),
+    }
     let told = store.notify(&object, Bytes::new(), ANSWER_TIMEOUT).await;
     if let Some(other) = told.map_err(|e| failed(&e))?.acks.first() {
         let what = format!(
@@ -64,7 +83,15 @@ pub(crate) async fn take(
         store.fence(&former.session).await.map_err(|e| failed(&e))?;
         tracing::info!(node = name, session = %former.session, "the former program is fenced");
     }
-    Ok(Presence(tokio::spawn(answer(Arc::clone(store), object))))
+    Ok(answering(store, object))
+}
+
+fn answering(store: &Arc<dyn ObjectStore>, object: ObjectId) -> Presence {
+    Presence {
+        task: tokio::spawn(answer(Arc::clone(store), object.clone())),
+        store: Arc::clone(store),
+        object,
+    }
 }
 
 /// Answers whoever asks, until the session is fenced.

@@ -417,3 +417,149 @@ fn pieces(data: &Payload) -> Vec<Bytes> {
         false => pieces,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::XattrName;
+
+    const NAME: XattrName = XattrName::new("name");
+
+    fn facts(size: u64) -> Facts {
+        Facts {
+            size,
+            version: 7,
+            xattrs: vec![b"gone".to_vec(), b"lock.x".to_vec()],
+        }
+    }
+
+    fn planned(steps_of: Vec<WriteStep>, basis: Basis<'_>) -> Vec<Planned> {
+        steps(&WriteOp::new(steps_of), basis, &Sources::default()).unwrap()
+    }
+
+    fn zero(offset: u64, length: u64) -> WriteStep {
+        WriteStep::Zero { offset, length }
+    }
+
+    fn append(data: &'static [u8]) -> WriteStep {
+        WriteStep::Append {
+            data: Bytes::from_static(data).into(),
+        }
+    }
+
+    #[test]
+    fn zeroing_never_cuts_and_never_extends() {
+        let facts = facts(100);
+        let of = |offset, length| planned(vec![zero(offset, length)], Basis::Present(&facts));
+        assert_eq!(of(10, 20), [Planned::Zero(10, 20)]);
+        let through = [Planned::Truncate(10), Planned::Truncate(100)];
+        assert_eq!(of(10, 90), through);
+        assert_eq!(of(10, u64::MAX), through);
+        assert_eq!(of(100, 5), []);
+        assert_eq!(planned(vec![zero(0, 9)], Basis::Missing), []);
+        // What earlier steps make of the size counts.
+        let list = planned(
+            vec![append(b"0123456789"), zero(100, 50)],
+            Basis::Present(&facts),
+        );
+        assert_eq!(list[1..], [Planned::Truncate(100), Planned::Truncate(110)]);
+    }
+
+    #[test]
+    fn a_removed_object_needs_no_earlier_steps() {
+        let remove = |fine_if_missing| vec![Planned::Remove { fine_if_missing }];
+        let of = |steps| planned(steps, Basis::Blind);
+        assert_eq!(of(vec![WriteStep::Remove]), remove(false));
+        assert_eq!(of(vec![append(b"x"), WriteStep::Remove]), remove(true));
+        let attribute = WriteStep::XattrRemove { name: NAME };
+        let list = of(vec![attribute, append(b"x"), WriteStep::Remove]);
+        assert_eq!(list, remove(false), "the first step needs an object");
+        let op = WriteOp::new([WriteStep::Remove]);
+        assert!(steps(&op, Basis::Missing, &Sources::default()).is_err());
+    }
+
+    #[test]
+    fn a_removed_range_takes_keys_of_the_same_operation() {
+        let set = WriteStep::OmapSet {
+            entries: vec![("a".into(), "1".into()), ("c".into(), "1".into())],
+        };
+        let range = WriteStep::OmapRemoveRange {
+            start: "a".into(),
+            end: "b".into(),
+        };
+        let list = planned(vec![set, range], Basis::Blind);
+        assert_eq!(list[2], Planned::OmapRemove(vec![b"a".to_vec()]));
+        let empty = WriteStep::OmapRemoveRange {
+            start: "b".into(),
+            end: "a".into(),
+        };
+        let list = planned(vec![empty], Basis::Blind);
+        assert_eq!(
+            list,
+            [Planned::Check(Check::Exists)],
+            "an end before the start"
+        );
+    }
+
+    #[test]
+    fn a_missing_object_is_made_sure_of_where_something_is_made() {
+        let truncate = WriteStep::Truncate { size: 3 };
+        let list = planned(vec![truncate.clone(), append(b"x")], Basis::Missing);
+        let create = Planned::Create { exclusive: true };
+        assert_eq!(list, [create, Planned::Append(Bytes::from_static(b"x"))]);
+        assert_eq!(planned(vec![truncate], Basis::Missing), []);
+    }
+
+    #[test]
+    fn rolling_back_leaves_locks_and_drops_what_came_before() {
+        let facts = facts(100);
+        let to = SnapId(3);
+        let kept = Kept {
+            data: Bytes::from_static(b"old"),
+            xattrs: vec![(b"name".to_vec(), Bytes::from_static(b"v"))],
+            omap: vec![],
+        };
+        let mut sources = Sources::default();
+        sources.snapshots.insert(to, Some(kept));
+        let op = WriteOp::new([append(b"lost"), WriteStep::Rollback { to }]);
+        let list = steps(&op, Basis::Present(&facts), &sources).unwrap();
+        let expected = [
+            Planned::WriteFull(Bytes::from_static(b"old")),
+            Planned::RemoveXattr(b"gone".to_vec()),
+            Planned::SetXattr(b"name".to_vec(), Bytes::from_static(b"v")),
+            Planned::OmapClear,
+        ];
+        assert_eq!(list, expected);
+        // To before it was made: it goes, unless something makes it again.
+        sources.snapshots.insert(to, None);
+        let list = steps(&op, Basis::Present(&facts), &sources).unwrap();
+        let remove = Planned::Remove {
+            fine_if_missing: false,
+        };
+        assert_eq!(list, [remove]);
+        let op = WriteOp::new([WriteStep::Rollback { to }, append(b"new")]);
+        let list = steps(&op, Basis::Present(&facts), &sources).unwrap();
+        assert_eq!(list[0], Planned::WriteFull(Bytes::new()));
+        assert_eq!(
+            list.last(),
+            Some(&Planned::Append(Bytes::from_static(b"new")))
+        );
+    }
+
+    #[test]
+    fn guards_ask_for_an_object_once_and_end_at_absent() {
+        let (list, absent) = guards(&[
+            Guard::XattrAtMost {
+                name: NAME,
+                value: 9,
+            },
+            Guard::VersionIs(crate::object::Version(0)),
+            Guard::Exists,
+            Guard::Absent,
+            Guard::Exists,
+        ]);
+        let most = Check::XattrAtMost("name", 9_u64.to_be_bytes());
+        let expected = [most, Check::Exists, Check::Version(u64::MAX)];
+        assert_eq!((list.as_slice(), absent), (&expected[..], true));
+    }
+}
