@@ -293,7 +293,7 @@ class Cluster:
         """The end of each log."""
         parts = []
         for path in sorted(self.directory.glob("log/*")):
-            lines = path.read_text(errors="replace").splitlines()[-12:]
+            lines = path.read_text(errors="replace").splitlines()[-6:]
             parts += [f"--- {path.name}", *lines] if lines else []
         return "\n".join(parts)
 
@@ -340,7 +340,7 @@ debug_bluefs = 0/0
 debug_bdev = 0/0
 debug_rocksdb = 0/0
 debug_objecter = 0/0
-debug_osd = 1/1
+debug_osd = 0/0
 debug_rgw = 0/0
 
 [mon]

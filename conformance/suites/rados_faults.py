@@ -50,12 +50,12 @@ def fill(cluster: Cluster, client, kept: dict) -> None:
     cluster.ceph("osd", "pool", "set-quota", DATA_POOL, "max_bytes", str(QUOTA_BYTES))
     deadline = time.monotonic() + NOTICED_SECONDS_MAX
     number = 0
-    while put(client, kept, f"quota/{number:04}") == 200:
+    while (status := put(client, kept, f"quota/{number:04}")) == 200:
         number += 1
         assert time.monotonic() < deadline, f"{number} MiB were taken, {QUOTA_BYTES >> 20} are allowed"
         # Beyond the quota it is the monitor's turn.
         time.sleep(0.5 if number * MIB > QUOTA_BYTES else 0)
-    assert number * MIB >= QUOTA_BYTES // 2, f"refused after {number} MiB"
+    assert status == 507 and number * MIB >= QUOTA_BYTES // 2, f"refused with {status} after {number} MiB"
 
 
 def put(client, kept: dict, key: str) -> int:
