@@ -14,7 +14,7 @@ import sys
 
 import install
 from bench_s3 import KIB, MIB, Measure, load, s3load, table
-from ceph_cluster import OSDS, Cluster
+from ceph_cluster import CLIENT, META_POOL, OSDS, Cluster
 from rados_server import Radosgw, RadosPortico
 from report import Report
 
@@ -92,10 +92,9 @@ class Bench:
 
     def ordered(self, server: RadosPortico, round_number: int) -> None:
         def guarded():
-            object_name = f"guarded-{round_number}"
-            command = [install.TARGET / "release/omapload", object_name, str(self.seconds)]
-            finished = subprocess.run(command, capture_output=True, text=True, timeout=180,
-                                      env=self.cluster.variables())
+            command = [install.TARGET / "release/omapload", self.cluster.conf, f"client.{CLIENT}",
+                       self.cluster.keyring, META_POOL, f"guarded-{round_number}", self.seconds]
+            finished = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=180)
             assert finished.returncode == 0, finished.stderr[-2000:]
             self.add(GUARDED, json.loads(finished.stdout))
 
