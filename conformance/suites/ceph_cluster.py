@@ -277,11 +277,7 @@ class Cluster:
 
     def variables(self) -> dict:
         """How a Rust test finds the cluster."""
-        return {
-            "PORTICO_RADOS_CONF": str(self.conf), "PORTICO_RADOS_CLIENT": CLIENT,
-            "PORTICO_RADOS_KEYRING": str(self.keyring), "PORTICO_RADOS_META_POOL": META_POOL,
-            "PORTICO_RADOS_DATA_POOLS": f"{DATA_POOL},{EC_POOL}",
-        }
+        return {"PORTICO_RADOS_CONF": str(self.conf)}
 
     def memory_bytes(self) -> int:
         """What all daemons have in memory."""
@@ -424,7 +420,7 @@ def main() -> int:
         started = time.monotonic()
         cluster.up()
         print(f"healthy after {time.monotonic() - started:.0f} s, {cluster.memory_bytes() >> 20} MiB in memory")
-        print(f"conf {cluster.conf}\nkeyring {cluster.keyring}\nclient {CLIENT}")
+        print(f"conf {cluster.conf}\nkeyring {cluster.keyring}\nclient client.{CLIENT}")
         print(f"meta pool {META_POOL}\ndata pools {DATA_POOL}, {EC_POOL}")
     elif options.command == "down":
         cluster.wipe()

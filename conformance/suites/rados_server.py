@@ -20,9 +20,10 @@ class RadosPortico(Portico):
         self.data_pool = data_pool
         self.beside = beside
         backend = (
-            f'[backend]\nkind = "rados"\nconf = "{cluster.conf}"\nclient = "{CLIENT}"\n'
-            f'keyring = "{cluster.keyring}"\nmeta_pool = "{META_POOL}"\ndata_pool = "{data_pool}"\n'
-            f'namespace = "{namespace}"\n'
+            f'[backend]\nkind = "rados"\nconf = "{cluster.conf}"\nclient = "client.{CLIENT}"\n'
+            f'keyring = "{cluster.keyring}"\nnode = "{"second" if beside else "first"}"\n'
+            f'meta = {{ pool = "{META_POOL}", namespace = "{namespace}" }}\n'
+            f'data = {{ pool = "{data_pool}", namespace = "{namespace}" }}\n'
         )
         super().__init__(tables=backend + tables, **options)
 
