@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Shared;
 use super::connect::{connect, text};
@@ -316,7 +316,14 @@ impl ObjectStore for Session {
         cursor: ListCursor,
         count_max: u32,
     ) -> Reply<'a, ListPage> {
-        Box::pin(async move { self.list_now(pool, &cursor, count_max).await })
+        Box::pin(async move {
+            let listed = self.list_now(pool, &cursor, count_max);
+            let listed = timeout(self.shared.options.op_timeout, listed).await;
+            listed.unwrap_or_else(|_| {
+                let text = format!("listing {pool}: no answer in time");
+                Err(Error::new(ErrorKind::Unavailable, text))
+            })
+        })
     }
 
     fn lock<'a>(&'a self, object: &'a ObjectId, request: LockRequest) -> Reply<'a, ()> {
