@@ -9,9 +9,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tokio::time::Instant;
+
 use super::librados::Code;
 use super::monitor;
-use super::session::Session;
+use super::session::{LOOK_INTERVAL, Session, locked};
 use crate::error::{Error, ErrorKind};
 use crate::object::SessionId;
 
@@ -92,6 +94,26 @@ impl Session {
             Ok::<bool, Error>(!fenced)
         });
         asked.await?
+    }
+
+    /// Asks the monitors whether this session is on the blocklist, unless it did so lately.
+    pub(super) async fn look_for_fence(&self) {
+        {
+            let mut looked = locked(&self.looked);
+            if looked.is_some_and(|looked| looked.elapsed() < LOOK_INTERVAL) {
+                return;
+            }
+            *looked = Some(Instant::now());
+        }
+        let cluster = Arc::clone(&self.cluster);
+        let own = self.address().to_owned();
+        let asked = self
+            .shared
+            .mon_calls
+            .run(move || monitor::is_blocklisted(&cluster, [&own]));
+        if matches!(asked.await, Ok(Ok([true]))) {
+            self.fenced_by_another();
+        }
     }
 
     /// The session was told that it is on the blocklist.

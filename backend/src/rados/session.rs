@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::CString;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::Shared;
 use super::connect::{connect, text};
@@ -31,6 +32,9 @@ const CONTEXTS_MAX: usize = 256;
 /// Listings that may go on; the oldest is forgotten first.
 const CURSORS_MAX: usize = 256;
 
+/// How long an operation waits before the session asks whether it was fenced, and how often it asks.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+
 /// Names that one question for a listing asks for.
 const LIST_COUNT_MAX: u32 = 1_024;
 
@@ -41,6 +45,8 @@ pub(super) struct Session {
     pub(super) id: SessionId,
     pub(super) purpose: String,
     pub(super) fenced: AtomicBool,
+    /// When the session last asked whether it was fenced.
+    pub(super) looked: Mutex<Option<Instant>>,
     /// For watches, which keep their session.
     pub(super) me: Weak<Self>,
     contexts: Mutex<HashMap<(Pool, View), Arc<IoCtx>>>,
@@ -86,6 +92,7 @@ impl Session {
             id,
             purpose: purpose.to_owned(),
             fenced: AtomicBool::new(false),
+            looked: Mutex::default(),
             contexts: Mutex::default(),
             cursors: Mutex::default(),
             announced: Mutex::default(),
@@ -172,8 +179,21 @@ impl Session {
         if until <= now {
             return Err(late("the deadline had passed"));
         }
-        if let Ok(answer) = timeout_at(until, work).await {
-            return answer;
+        let mut work = pin!(work);
+        loop {
+            let look = until.min(Instant::now() + LOOK_INTERVAL);
+            if let Ok(answer) = timeout_at(look, &mut work).await {
+                return answer;
+            }
+            if look == until {
+                break;
+            }
+            // OSDs may leave a client that was fenced without an answer.
+            tokio::select! {
+                answer = &mut work => return answer,
+                () = self.look_for_fence() => self.check_open()?,
+                () = sleep_until(until) => break,
+            }
         }
         if attempt.asked.load(Ordering::Relaxed) {
             stats.timeouts.add(1);
