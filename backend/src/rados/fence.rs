@@ -35,14 +35,17 @@ pub(super) fn parse(session: &SessionId) -> Option<(&str, u64)> {
     Some((address, instance.parse().ok()?)).filter(|_| valid)
 }
 
-/// Without the kind of the messenger, which Ceph shows here and there.
+/// Without the kind of the messenger, which Ceph shows here and there. An IPv6 address keeps its
+/// brackets; a list of addresses has some of its own.
 fn plain(address: &str) -> &str {
-    let first = address.trim_matches(['[', ']']).split(",v").next();
-    let first = first.unwrap_or_default();
-    ["v1:", "v2:", "any:"]
-        .iter()
-        .find_map(|kind| first.strip_prefix(kind))
-        .unwrap_or(first)
+    const KINDS: [&str; 3] = ["v1:", "v2:", "any:"];
+    let list = address
+        .strip_prefix('[')
+        .filter(|rest| KINDS.iter().any(|kind| rest.starts_with(kind)));
+    let list = list.map_or(address, |rest| rest.strip_suffix(']').unwrap_or(rest));
+    let first = list.split(",v").next().unwrap_or_default();
+    let bare = KINDS.iter().find_map(|kind| first.strip_prefix(kind));
+    bare.unwrap_or(first)
 }
 
 fn number(text: &str) -> bool {
@@ -152,7 +155,12 @@ mod tests {
             ("127.0.0.1:0/268", "127.0.0.1:0/268"),
             ("v1:10.0.0.7:0/1", "10.0.0.7:0/1"),
             ("[v2:10.0.0.7:0/1,v1:10.0.0.7:0/1]", "10.0.0.7:0/1"),
-            ("[2001:db8::1]:0/9", "2001:db8::1]:0/9"),
+            ("[2001:db8::1]:0/9", "[2001:db8::1]:0/9"),
+            ("v2:[2001:db8::1]:0/9", "[2001:db8::1]:0/9"),
+            (
+                "[v2:[2001:db8::1]:0/9,v1:[2001:db8::1]:0/9]",
+                "[2001:db8::1]:0/9",
+            ),
         ] {
             let name = session_name(address, 41);
             assert_eq!(parse(&name), Some((shown, 41)), "{address}");
