@@ -64,6 +64,10 @@ impl Bench {
         self.harness.seed_count()
     }
 
+    pub(super) fn patience(&self) -> u32 {
+        self.harness.patience()
+    }
+
     pub(super) fn space_lag(&self) -> Duration {
         self.harness.space_lag()
     }
