@@ -48,7 +48,7 @@ def contract(report: Report, cluster: Cluster) -> None:
     def run():
         command = ["cargo", "test", "--locked", "-p", "portico-conformance", "--features", "rados-cluster",
                    "--test", "rados"]
-        status, output = front.limited([*command, "--", "--nocapture"], CONTRACT_SECONDS_MAX)
+        status, output = front.limited([*command, "--", "--nocapture", "--test-threads=1"], CONTRACT_SECONDS_MAX)
         passed, failed, _ = front.rust_counts(output)
         assert status == 0 and passed and not failed, f"{failed} failed, {passed} passed, status {status}"
 
