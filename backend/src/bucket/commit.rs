@@ -215,8 +215,8 @@ impl Batch {
 
     /// One round of reading, deciding and writing. An error ends the batch.
     async fn attempt(&mut self) -> Result<Step, Error> {
-        let turn = match self.shared.split_turn(self.id, self.number) {
-            Some(turn) => Some(turn.lock_owned().await),
+        let turn = match self.shared.split_underway(self.id, self.number) {
+            Some(underway) => Some(Arc::clone(&underway.turn).lock_owned().await),
             None => None,
         };
         let Some(mut view) = self.read().await? else {

@@ -59,7 +59,11 @@ impl Child {
     }
 
     /// Sets rows as the bulk copy found them. None of them is there yet.
-    pub(super) async fn fill(&mut self, rows: Vec<(Bytes, Bytes)>) -> Result<(), Error> {
+    pub(super) async fn fill(
+        &mut self,
+        rows: Vec<(Bytes, Bytes)>,
+        priority: Priority,
+    ) -> Result<(), Error> {
         if rows.is_empty() {
             return Ok(());
         }
@@ -67,7 +71,7 @@ impl Child {
             self.count(row, None, Some(value))?;
         }
         let steps = [WriteStep::OmapSet { entries: rows }];
-        self.write(steps, Priority::Background).await
+        self.write(steps, priority).await
     }
 
     /// Makes rows what they are in the parent; `None` removes.

@@ -4,6 +4,7 @@
 //! done stands in [`split`](super::split).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Mutex as AsyncMutex;
@@ -13,7 +14,7 @@ use super::error::Error;
 use super::shard::{Phase, ShardState, Split};
 use super::{BucketId, Shared};
 use crate::error::ErrorKind;
-use crate::object::Version;
+use crate::object::{Priority, Version};
 
 /// Splits that a node does at a time: each copy takes from what clients get.
 pub(super) const SPLITS_AT_ONCE: usize = 4;
@@ -21,12 +22,11 @@ pub(super) const SPLITS_AT_ONCE: usize = 4;
 /// What this node knows about splitting a shard.
 #[derive(Debug)]
 pub(super) enum SplitNote {
-    Running {
-        /// Taken by whoever writes to the shard, so that this node does not compete with itself.
-        turn: Arc<AsyncMutex<()>>,
-    },
+    Running(Arc<Underway>),
     /// All rows belong to one key.
-    Indivisible { rows: u64 },
+    Indivisible {
+        rows: u64,
+    },
     /// Another writer is at it.
     Elsewhere {
         generation: u64,
@@ -34,6 +34,15 @@ pub(super) enum SplitNote {
         seen: Option<[Option<Version>; 2]>,
         looked: Instant,
     },
+}
+
+/// A split that this node is at.
+#[derive(Debug, Default)]
+pub(super) struct Underway {
+    /// Taken by whoever writes to the shard, so that this node does not compete with itself.
+    pub(super) turn: Arc<AsyncMutex<()>>,
+    /// Set when changes wait for room.
+    is_waited_for: AtomicBool,
 }
 
 /// What is to be done about a shard that has grown.
@@ -89,15 +98,17 @@ impl Shared {
         // A split that nobody is at is begun or taken over.
         self.consider_split(id, number, state);
         let notes = self.splitting.lock().expect(super::LOCK);
+        if let Some(SplitNote::Running(underway)) = notes.get(&(id, number)) {
+            underway.is_waited_for.store(true, Ordering::Relaxed);
+            return true;
+        }
         matches!(state.phase, Phase::Splitting(_))
-            || matches!(notes.get(&(id, number)), Some(SplitNote::Running { .. }))
     }
 
-    /// The lock of whoever writes to a shard that this node splits.
-    pub(super) fn split_turn(&self, id: BucketId, number: u64) -> Option<Arc<AsyncMutex<()>>> {
+    pub(super) fn split_underway(&self, id: BucketId, number: u64) -> Option<Arc<Underway>> {
         let notes = self.splitting.lock().expect(super::LOCK);
         match notes.get(&(id, number)) {
-            Some(SplitNote::Running { turn }) => Some(Arc::clone(turn)),
+            Some(SplitNote::Running(underway)) => Some(Arc::clone(underway)),
             Some(SplitNote::Indivisible { .. } | SplitNote::Elsewhere { .. }) | None => None,
         }
     }
@@ -138,7 +149,7 @@ impl Shared {
         let is_at_it = {
             let mut notes = self.splitting.lock().expect(super::LOCK);
             let note = notes.get(&(id, number));
-            let is_at_it = matches!(note, Some(SplitNote::Running { .. }));
+            let is_at_it = matches!(note, Some(SplitNote::Running(_)));
             if !is_at_it {
                 notes.insert((id, number), SplitNote::running());
             }
@@ -178,7 +189,7 @@ impl Shared {
             Phase::Closing { .. } => return Start::Nothing,
         };
         match (notes.get_mut(&(id, number)), elsewhere) {
-            (Some(SplitNote::Running { .. }), _) => return Start::Nothing,
+            (Some(SplitNote::Running(_)), _) => return Start::Nothing,
             (Some(SplitNote::Indivisible { rows: then }), _) if rows < then.saturating_mul(2) => {
                 return Start::Nothing;
             }
@@ -234,8 +245,16 @@ impl Shared {
 
 impl SplitNote {
     fn running() -> Self {
-        Self::Running {
-            turn: Arc::default(),
+        Self::Running(Arc::default())
+    }
+}
+
+impl Underway {
+    /// What changes wait for is not behind them.
+    pub(super) fn priority(&self) -> Priority {
+        match self.is_waited_for.load(Ordering::Relaxed) {
+            true => Priority::Client,
+            false => Priority::Background,
         }
     }
 }

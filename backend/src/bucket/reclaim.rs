@@ -389,7 +389,7 @@ impl Shared {
         let ended = if own {
             let notes = self.splitting.lock().expect(super::LOCK);
             let running = |((bucket, _), note): (&(BucketId, u64), &SplitNote)| {
-                *bucket == id && matches!(note, SplitNote::Running { .. })
+                *bucket == id && matches!(note, SplitNote::Running(_))
             };
             !notes.iter().any(running) && !self.uncertain.load(Ordering::SeqCst)
         } else {

@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::try_join;
-use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
 use super::error::Error;
 use super::filling::Child;
+use super::growth::Underway;
 use super::map::{self, BucketState, Retired, ShardMap, encode_number, retired_row, shard_row};
 use super::row::{self, ENTRY, GARBAGE, KEYED, LOG, PART, RowRange, UPLOAD, kind_range};
 use super::shard::{Phase, ShardState, Split};
@@ -60,7 +60,7 @@ struct Splitter<'a> {
     split: Split,
     /// Where the log was read up to.
     log_at: Bytes,
-    turn: Arc<AsyncMutex<()>>,
+    underway: Arc<Underway>,
 }
 
 /// Half of the parent's keys.
@@ -118,7 +118,7 @@ impl Shared {
             parent,
             split,
             log_at: kind_range(LOG).start,
-            turn: self.split_turn(id, number).unwrap_or_default(),
+            underway: self.split_underway(id, number).unwrap_or_default(),
         };
         splitter.run(&view.state.phase).await?;
         Ok(None)
@@ -346,7 +346,8 @@ impl Splitter<'_> {
         let [left, right] = &mut children;
         try_join(self.copy(left, Side::Left), self.copy(right, Side::Right)).await?;
         for _round in 0..CATCH_UP_ROUNDS_MAX {
-            let caught_up = self.catch_up(&mut children, Priority::Background).await?;
+            let priority = self.underway.priority();
+            let caught_up = self.catch_up(&mut children, priority).await?;
             if !caught_up.more && caught_up.rows < FREEZE_ROWS_MAX {
                 break;
             }
@@ -382,7 +383,7 @@ impl Splitter<'_> {
     ) -> Result<Option<(ShardState, Instant)>, Error> {
         let mut begun = Instant::now();
         for round in 0..TRIES_MAX {
-            let _turn = self.turn.lock().await;
+            let _turn = self.underway.turn.lock().await;
             let view = self.shared.read_view(&self.parent, []).await?;
             if view.state.phase == to {
                 return Ok(Some((view.state, begun)));
@@ -448,7 +449,7 @@ impl Splitter<'_> {
                     .map(|(row, value)| row.len() + value.len());
                 let average = sizes.sum::<usize>() / page.entries.len();
                 count = (COPY_BYTES / average.max(1)).clamp(1, COPY_ROWS_MAX);
-                child.fill(page.entries).await?;
+                child.fill(page.entries, self.underway.priority()).await?;
                 if !page.more {
                     break;
                 }
