@@ -377,15 +377,12 @@ impl Committer {
         {
             core.poison.set(&error);
         }
-        match core.checkpoint.time_left() {
-            None => core.pace.lift(),
-            Some(left) => {
-                // What is kept back is for those who pass.
-                let table_room = (2 * options.memtable_bytes).saturating_sub(table_bytes);
-                let log_room = (options.log_bytes / 8 * 7).saturating_sub(log_bytes);
-                core.pace.limit(table_room.min(log_room), left);
-            }
-        }
+        // What is kept back is for those who pass. The end of the checkpoint lifts it.
+        let table_room = (2 * options.memtable_bytes).saturating_sub(table_bytes);
+        let log_room = (options.log_bytes / 8 * 7).saturating_sub(log_bytes);
+        let room = table_room.min(log_room);
+        core.checkpoint
+            .while_busy(|left| core.pace.limit(room, left));
     }
 
     /// Starts a checkpoint when the store was left alone for a while and it gives space back. A few

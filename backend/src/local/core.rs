@@ -236,18 +236,20 @@ impl CheckpointSlot {
         self.changed.notify_all();
     }
 
-    /// How long the generation on its way takes from now on, judged by the one before; `None` if
-    /// there is none.
-    pub(super) fn time_left(&self) -> Option<Duration> {
+    /// Says how long the generation on its way takes from now on, judged by the one before. It does
+    /// not end before `say` does.
+    pub(super) fn while_busy(&self, say: impl FnOnce(Duration)) {
         let state = self.state();
-        let (weight, at) = state.given?;
-        let (former_weight, former) = state.former?;
+        let (Some((weight, at)), Some((former_weight, former))) = (state.given, state.former)
+        else {
+            return;
+        };
         let elapsed = at.elapsed();
         let share = weight.saturating_mul(1_000) / former_weight.max(1);
         let whole = former * u32::try_from(share).unwrap_or(u32::MAX) / 1_000;
         // A guess that proves too short must not make an end of the room.
         let least = whole.max(elapsed) / 4;
-        Some(whole.saturating_sub(elapsed).max(least))
+        say(whole.saturating_sub(elapsed).max(least));
     }
 
     pub(super) fn is_idle(&self) -> bool {
