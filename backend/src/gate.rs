@@ -38,6 +38,12 @@ impl Gate {
     pub async fn opened(&self) -> bool {
         self.0.clone().wait_for(|open| *open).await.is_ok()
     }
+
+    /// Waits until the gate is closed.
+    pub async fn closed(&self) {
+        // A control that is gone has closed it.
+        drop(self.0.clone().wait_for(|open| !*open).await);
+    }
 }
 
 #[cfg(test)]

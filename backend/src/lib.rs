@@ -10,7 +10,8 @@
 //!    a volume;
 //! 4. [`stripe`], [`claim`], [`catalog`], [`bucket`]: volumes, which never name an engine. Both meet
 //!    in `Arc<dyn ObjectStore>`, joined by the program alone;
-//! 5. [`volumes`]: the catalog with what it lists.
+//! 5. [`volumes`]: the catalog with what it lists;
+//! 6. [`tenure`]: the volumes over one session, until that is fenced.
 
 pub mod bucket;
 pub mod budget;
@@ -31,4 +32,5 @@ pub mod rados;
 pub mod random;
 pub mod stats;
 pub mod stripe;
+pub mod tenure;
 pub mod volumes;

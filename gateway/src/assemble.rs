@@ -5,32 +5,33 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use portico_backend::bucket::{BucketOptions, Buckets};
+use portico_backend::bucket::{BucketOptions, BucketStats};
 use portico_backend::budget::Budget;
-use portico_backend::catalog::{Catalog, Keyring};
-use portico_backend::clock::{Clock, SystemClock};
+use portico_backend::catalog::Keyring;
+use portico_backend::clock::SystemClock;
 use portico_backend::error::{Error, ErrorKind};
-use portico_backend::gate::{Gate, GateControl, gate};
+use portico_backend::gate::{GateControl, gate};
 use portico_backend::local::{LocalOptions, LocalStore};
 use portico_backend::memory::{MemoryCluster, MemoryOptions};
 use portico_backend::object::{ListCursor, ObjectStore, Pool};
 use portico_backend::rados::{self, RadosOptions, RadosPool, RadosStore};
-use portico_backend::volumes::Volumes;
+use portico_backend::tenure::{Tenure, Tenures, tenures};
 use portico_s3::serve::{S3Options, Service, ServiceParts};
 use portico_s3::stats::Stats;
+use tokio::sync::Mutex;
 
 use crate::config::{Backend, Config, Rados};
 use crate::data_dir::store_path;
 use crate::error::{Exit, Failure};
 use crate::health::Health;
 use crate::limits::{CLOSE_TIMEOUT, CLUSTER_CLOSE_TIMEOUT};
-use crate::node::{self, Presence};
+use crate::tenure::{Keeper, Plan, Sessions};
 
 /// The name in the catalog of the one node that a store of its own has.
 const NODE_NAME: &str = "local";
 
-/// An engine that is open.
-#[derive(Debug)]
+/// An engine that is open. Cheap to clone.
+#[derive(Clone, Debug)]
 pub(crate) enum Engine {
     Local(Arc<LocalStore>),
     Memory(MemoryCluster),
@@ -58,14 +59,16 @@ impl Default for Pools {
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) engine: Engine,
-    pub(crate) store: Arc<dyn ObjectStore>,
+    /// As the catalog knows it.
+    pub(crate) name: Arc<str>,
     pub(crate) pools: Pools,
-    pub(crate) volumes: Volumes,
+    pub(crate) tenures: Tenures,
+    pub(crate) keeper: Arc<Mutex<Keeper>>,
+    pub(crate) bucket_stats: Arc<BucketStats>,
     pub(crate) s3: Arc<Service>,
     pub(crate) budget: Budget,
     pub(crate) gate: GateControl,
     pub(crate) health: Health,
-    presence: Option<Presence>,
 }
 
 impl Engine {
@@ -169,9 +172,21 @@ impl Node {
         keyring: Arc<Keyring>,
         seed: u64,
     ) -> Result<Self, Failure> {
-        match Self::open_on(engine, config, keyring, seed).await {
+        let name = node_name(&config.backend);
+        let plan = Plan {
+            sessions: Sessions::Engine(engine.clone()),
+            pools: Pools::default(),
+            clock: Arc::new(SystemClock),
+            keyring,
+            name,
+            // A store of its own has no other program.
+            has_rivals: matches!(config.backend, Backend::Rados(_)),
+            options: bucket_options(config),
+            stats: Arc::default(),
+        };
+        match Self::open_with(&engine, config, plan, seed).await {
             Ok(node) => Ok(node),
-            Err((engine, failure)) => {
+            Err(failure) => {
                 if let Err(second) = engine.close().await {
                     tracing::error!("{second}");
                 }
@@ -180,38 +195,48 @@ impl Node {
         }
     }
 
-    async fn open_on(
-        engine: Engine,
+    pub(crate) async fn open_with(
+        engine: &Engine,
         config: &Config,
-        keyring: Arc<Keyring>,
+        plan: Plan,
         seed: u64,
-    ) -> Result<Self, (Engine, Failure)> {
-        let pools = Pools::default();
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let store = match engine.session("serve").await {
-            Ok(store) => store,
-            Err(failure) => return Err((engine, failure)),
-        };
-        let opened = open_volumes(&store, &pools, &clock, keyring, config).await;
-        let (volumes, presence) = match opened {
-            Ok(opened) => opened,
-            Err(failure) => return Err((engine, failure)),
-        };
+    ) -> Result<Self, Failure> {
+        let (pools, clock) = (plan.pools.clone(), Arc::clone(&plan.clock));
+        let name = Arc::from(plan.name.as_str());
+        let bucket_stats = Arc::clone(&plan.stats);
+        let (control, tenures) = tenures();
+        let mut keeper = Keeper::new(plan, control);
+        keeper.open().await?;
         let budget = Budget::new(config.limits.memory_bytes);
         let (control, gate) = gate(false);
-        let health = Health::new(gate.clone(), Arc::clone(&store));
-        let s3 = service(&volumes, &clock, config, budget.clone(), gate, seed);
+        let health = Health::new(gate.clone(), tenures.clone());
+        let parts = ServiceParts {
+            tenures: tenures.clone(),
+            clock,
+            stats: Arc::new(Stats::default()),
+            budget: budget.clone(),
+            gate,
+            seed,
+        };
         Ok(Self {
-            engine,
-            store,
+            engine: engine.clone(),
+            name,
             pools,
-            volumes,
-            s3,
+            tenures,
+            keeper: Arc::new(Mutex::new(keeper)),
+            bucket_stats,
+            s3: Arc::new(Service::new(parts, s3_options(config))),
             budget,
             gate: control,
             health,
-            presence,
         })
+    }
+
+    /// # Errors
+    /// If the session was fenced.
+    pub(crate) fn tenure(&self) -> Result<Arc<Tenure>, Failure> {
+        let current = self.tenures.current();
+        current.map_err(|why| Failure::new(Exit::Failed, why.to_string()))
     }
 
     /// Closes the gate, then everything from the top down. Nothing is served any more.
@@ -221,22 +246,9 @@ impl Node {
     pub(crate) async fn close(self) -> Result<(), Failure> {
         self.gate.set_open(false);
         let close = async {
-            let buckets =
-                self.volumes.buckets.close().await.map_err(|error| {
-                    Failure::from_source("the buckets did not close cleanly", &error)
-                });
-            self.volumes.catalog.close().await;
-            let flushed = self.store.flush().await.map_err(|error| {
-                Failure::from_source("the store did not take the last writes", &error)
-            });
-            if let Some(presence) = self.presence
-                && buckets.is_ok()
-                && flushed.is_ok()
-            {
-                presence.end().await;
-            }
+            let ended = self.keeper.lock().await.close().await;
             let closed = self.engine.close().await;
-            buckets.and(flushed).and(closed)
+            ended.and(closed)
         };
         tokio::time::timeout(CLOSE_TIMEOUT, close)
             .await
@@ -285,73 +297,23 @@ pub(crate) async fn wait_for_cluster() {
     }
 }
 
-async fn open_volumes(
-    store: &Arc<dyn ObjectStore>,
-    pools: &Pools,
-    clock: &Arc<dyn Clock>,
-    keyring: Arc<Keyring>,
-    config: &Config,
-) -> Result<(Volumes, Option<Presence>), Failure> {
-    let catalog = Catalog::open(
-        Arc::clone(store),
-        pools.meta.clone(),
-        Arc::clone(clock),
-        keyring,
-    )
-    .await
-    .map_err(|error| Failure::from_source("cannot open the catalog", &error))?;
-    let name = node_name(&config.backend);
-    // A store of its own has no other program.
-    let presence = match config.backend {
-        Backend::Rados(_) => Some(node::take(store, &catalog, &pools.meta, &name).await?),
-        Backend::Local { .. } | Backend::Memory { .. } => None,
-    };
-    catalog
-        .node_register(&name, None)
-        .await
-        .map_err(|error| Failure::from_source("cannot register this node", &error))?;
-    let options = BucketOptions {
+fn bucket_options(config: &Config) -> BucketOptions {
+    BucketOptions {
         grace_ms: u64::try_from(config.reclaim.grace.as_millis()).expect("at most 30 days"),
         shard_keys_max: config.shard_keys_max,
         ..BucketOptions::default()
-    };
-    let buckets = Buckets::open(
-        Arc::clone(store),
-        pools.meta.clone(),
-        pools.data.clone(),
-        Arc::clone(clock),
-        options,
-    )
-    .await
-    .map_err(|error| Failure::from_source("cannot open the buckets", &error))?;
-    Ok((Volumes { catalog, buckets }, presence))
+    }
 }
 
-fn service(
-    volumes: &Volumes,
-    clock: &Arc<dyn Clock>,
-    config: &Config,
-    budget: Budget,
-    gate: Gate,
-    seed: u64,
-) -> Arc<Service> {
-    let parts = ServiceParts {
-        volumes: volumes.clone(),
-        clock: Arc::clone(clock),
-        stats: Arc::new(Stats::default()),
-        budget,
-        gate,
-        seed,
-    };
-    let options = S3Options {
+fn s3_options(config: &Config) -> S3Options {
+    S3Options {
         region: config.s3.region.clone(),
         virtual_host_domains: config.s3.virtual_host_domains.clone(),
         sigv2: config.s3.sigv2,
         part_bytes_min: config.s3.multipart_part_bytes_min,
         transfer_bytes_per_second_min: config.limits.transfer_bytes_per_second_min,
         ..S3Options::default()
-    };
-    Arc::new(Service::new(parts, options))
+    }
 }
 
 /// Runs what blocks on a thread for that.

@@ -71,6 +71,10 @@ impl Failure {
         self
     }
 
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.exit.code())
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use portico_backend::error::chain;
 use portico_backend::gate::Gate;
-use portico_backend::object::ObjectStore;
+use portico_backend::stats::Counter;
+use portico_backend::tenure::Tenures;
 use tokio::sync::watch;
 
 /// How far the program is.
@@ -21,19 +22,26 @@ pub(crate) enum Phase {
 pub(crate) struct Health {
     phase: watch::Sender<Phase>,
     gate: Gate,
-    store: Arc<dyn ObjectStore>,
+    tenures: Tenures,
+    reopened: Arc<Counter>,
 }
 
 /// How long the store may take to answer before it counts as unable to serve.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Health {
-    pub(crate) fn new(gate: Gate, store: Arc<dyn ObjectStore>) -> Self {
+    pub(crate) fn new(gate: Gate, tenures: Tenures) -> Self {
         Self {
             phase: watch::Sender::new(Phase::Starting),
             gate,
-            store,
+            tenures,
+            reopened: Arc::default(),
         }
+    }
+
+    /// Sessions that were opened in place of one that was fenced.
+    pub(crate) fn reopened(&self) -> &Arc<Counter> {
+        &self.reopened
     }
 
     pub(crate) fn enter(&self, phase: Phase) {
@@ -51,9 +59,10 @@ impl Health {
         if !self.gate.is_open() {
             return Err("this node may not serve at the moment".to_owned());
         }
+        let tenure = self.tenures.current().map_err(|why| why.to_string())?;
         // A store that refuses writes after an I/O error says so here, and with nothing buffered
         // it costs nothing.
-        match tokio::time::timeout(STORE_TIMEOUT, self.store.flush()).await {
+        match tokio::time::timeout(STORE_TIMEOUT, tenure.store.flush()).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(format!("the store failed: {}", chain(&error))),
             Err(_) => Err("the store does not answer".to_owned()),
@@ -64,16 +73,33 @@ impl Health {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use portico_backend::bucket::{BucketOptions, Buckets};
+    use portico_backend::catalog::{Catalog, Keyring};
+    use portico_backend::clock::{Clock, FixedClock};
     use portico_backend::gate::gate;
     use portico_backend::memory::{MemoryCluster, MemoryOptions};
+    use portico_backend::object::Pool;
+    use portico_backend::tenure::{Tenure, tenures, watched};
+    use portico_backend::volumes::Volumes;
 
     #[tokio::test]
     async fn ready_means_serving_with_an_open_gate_and_a_store_that_answers() {
         let cluster = MemoryCluster::new(MemoryOptions::default());
-        let store = cluster.session("test");
+        let (store, lasts) = watched(cluster.session("test"));
         let victim = store.session();
+        let clock: Arc<dyn Clock> = Arc::new(FixedClock::new(1));
+        let keyring = Arc::new(Keyring::generate("k1").unwrap());
+        let (meta, data) = (Pool::new("meta", ""), Pool::new("data", ""));
+        let catalog = Catalog::open(store.clone(), meta.clone(), clock.clone(), keyring);
+        let catalog = catalog.await.unwrap();
+        let options = BucketOptions::default();
+        let buckets = Buckets::open(store.clone(), meta, data, clock, options);
+        let buckets = buckets.await.unwrap();
+        let volumes = Volumes { catalog, buckets };
+        let (tenure, tenures) = tenures();
+        tenure.begin(Tenure::new(volumes, store, lasts));
         let (control, gate) = gate(true);
-        let health = Health::new(gate, store);
+        let health = Health::new(gate, tenures);
         assert!(health.readiness().await.unwrap_err().contains("starting"));
         health.enter(Phase::Serving);
         assert_eq!(health.readiness().await, Ok(()));
@@ -83,6 +109,11 @@ mod tests {
         cluster.session("other").fence(&victim).await.unwrap();
         let reason = health.readiness().await.unwrap_err();
         assert!(reason.contains("the store failed"), "{reason}");
+        let reason = health.readiness().await.unwrap_err();
+        assert!(reason.contains("was fenced"), "{reason}");
+        tenure.end("it is being opened again");
+        let reason = health.readiness().await.unwrap_err();
+        assert!(reason.contains("opened again"), "{reason}");
         health.enter(Phase::Stopping);
         assert!(health.readiness().await.unwrap_err().contains("stopping"));
     }

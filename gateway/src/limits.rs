@@ -109,3 +109,12 @@ pub(crate) const RECLAIM_STEP_PAUSE: Duration = Duration::from_millis(20);
 /// How often unfinished buckets are looked for: each look reads the catalog's list of all buckets,
 /// and nobody waits for it.
 pub(crate) const FINISH_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Pause after the first attempt to open a session anew: a fence is rarely lifted sooner.
+pub(crate) const REOPEN_PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// Longest such pause: half a minute more is little beside what fenced a node for so long.
+pub(crate) const REOPEN_PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// How often background work looks whether there is something to work on again.
+pub(crate) const VACANT_PAUSE: Duration = Duration::from_secs(1);

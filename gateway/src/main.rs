@@ -26,6 +26,7 @@ mod root;
 mod serve;
 mod shutdown;
 mod space;
+mod tenure;
 mod tls;
 
 use std::process::ExitCode;

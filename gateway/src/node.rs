@@ -4,6 +4,8 @@
 //! A node watches an object of its name and answers whoever asks. A former program that does not
 //! answer is fenced, so that what it left behind can be told from what somebody still works on. One
 //! that ended cleanly removed the object, and is not fenced: a cluster remembers whom it must refuse.
+//!
+//! A program whose session was fenced becomes its node again only if nobody else did meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +13,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use portico_backend::catalog::Catalog;
 use portico_backend::error::{Error, ErrorKind};
-use portico_backend::object::{Guard, ObjectId, ObjectName, ObjectStore, Pool, WriteOp, WriteStep};
+use portico_backend::object::{
+    Guard, ObjectId, ObjectName, ObjectStore, Pool, SessionId, WriteOp, WriteStep,
+};
 use tokio::task::JoinHandle;
 
 use crate::error::{Exit, Failure};
@@ -56,34 +60,90 @@ pub(crate) async fn take(
     pool: &Pool,
     name: &str,
 ) -> Result<Presence, Failure> {
-    let object = ObjectId::new(pool, ObjectName::new(&format!("portico_node.{name}")));
-    let failed = |error: &Error| {
-        Failure::from_source(format!("cannot make sure that node {name} is free"), error)
-    };
+    let object = node_object(pool, name);
+    let failed = |error: &Error| not_sure(name, error);
     let make = WriteOp::new([WriteStep::Create]).guarded(Guard::Absent);
     match store.write(&object, make.forced_when_full()).await {
         Ok(_) => return Ok(answering(store, object)),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         Err(error) => return Err(failed(&error)),
     }
-    let told = store.notify(&object, Bytes::new(), ANSWER_TIMEOUT).await;
-    if let Some(other) = told.map_err(|e| failed(&e))?.acks.first() {
-        let what = format!(
-            "node {name} is another portico, with the session {}",
-            other.session
-        );
+    if let Some(other) = who_answers(store, &object, &[])
+        .await
+        .map_err(|e| failed(&e))?
+    {
+        let what = format!("node {name} is another portico, with the session {other}");
         return Err(Failure::new(Exit::InUse, what)
             .with_help("stop that one, or give this one a name of its own")
             .of_key("backend.node"));
     }
-    let nodes = catalog.nodes().await;
-    let nodes = nodes.map_err(|e| Failure::from_source("cannot read the list of nodes", &e))?;
-    let former = nodes.into_iter().find(|node| node.name == name);
-    if let Some(former) = former.filter(|former| former.session != store.session()) {
-        store.fence(&former.session).await.map_err(|e| failed(&e))?;
-        tracing::info!(node = name, session = %former.session, "the former program is fenced");
+    let former = on_record(catalog, name).await?;
+    if let Some(former) = former.filter(|former| *former != store.session()) {
+        store.fence(&former).await.map_err(|e| failed(&e))?;
+        tracing::info!(node = name, session = %former, "the former program is fenced");
     }
     Ok(answering(store, object))
+}
+
+/// Becomes the node again, whose record names a former session of this program. `own` are all of
+/// these, and they are fenced.
+///
+/// # Errors
+/// `Exit::InUse` if another program answers as this node.
+pub(crate) async fn take_again(
+    store: &Arc<dyn ObjectStore>,
+    pool: &Pool,
+    name: &str,
+    own: &[SessionId],
+) -> Result<Presence, Failure> {
+    let object = node_object(pool, name);
+    let failed = |error: &Error| not_sure(name, error);
+    let make = WriteOp::new([WriteStep::Create]).forced_when_full();
+    store.write(&object, make).await.map_err(|e| failed(&e))?;
+    let other = who_answers(store, &object, own).await;
+    match other.map_err(|e| failed(&e))? {
+        Some(_) => Err(replaced(name)),
+        None => Ok(answering(store, object)),
+    }
+}
+
+/// The session that the node of this name registered with last.
+///
+/// # Errors
+/// What the store says.
+pub(crate) async fn on_record(catalog: &Catalog, name: &str) -> Result<Option<SessionId>, Failure> {
+    let nodes = catalog.nodes().await;
+    let nodes = nodes.map_err(|e| Failure::from_source("cannot read the list of nodes", &e))?;
+    let found = nodes.into_iter().find(|node| node.name == name);
+    Ok(found.map(|node| node.session))
+}
+
+/// Another program is the node now.
+pub(crate) fn replaced(name: &str) -> Failure {
+    let what = format!(
+        "another portico took over as node {name}, so this one serves no more: stop it, or start it \
+         again as a node of its own (backend.node)"
+    );
+    Failure::new(Exit::InUse, what)
+}
+
+/// A session that answers as the node and is none of `own`.
+async fn who_answers(
+    store: &Arc<dyn ObjectStore>,
+    object: &ObjectId,
+    own: &[SessionId],
+) -> Result<Option<SessionId>, Error> {
+    let told = store.notify(object, Bytes::new(), ANSWER_TIMEOUT).await?;
+    let mut sessions = told.acks.into_iter().map(|ack| ack.session);
+    Ok(sessions.find(|session| !own.contains(session)))
+}
+
+fn node_object(pool: &Pool, name: &str) -> ObjectId {
+    ObjectId::new(pool, ObjectName::new(&format!("portico_node.{name}")))
+}
+
+fn not_sure(name: &str, error: &Error) -> Failure {
+    Failure::from_source(format!("cannot make sure that node {name} is free"), error)
 }
 
 fn answering(store: &Arc<dyn ObjectStore>, object: ObjectId) -> Presence {
@@ -107,7 +167,6 @@ async fn answer(store: Arc<dyn ObjectStore>, object: ObjectId) {
             },
         };
         if error.kind() == ErrorKind::Fenced {
-            tracing::error!("another program took this node over; this one serves no more");
             return;
         }
         tokio::time::sleep(WATCH_PAUSE).await;

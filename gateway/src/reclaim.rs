@@ -3,27 +3,32 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use portico_backend::bucket::Buckets;
 use portico_backend::clock::Clock;
 use portico_backend::connection::Stop;
 use portico_backend::error::chain;
-use portico_backend::volumes::Volumes;
+use portico_backend::tenure::Tenures;
 
-use crate::limits::{FINISH_INTERVAL, RECLAIM_STEP_PAUSE};
+use crate::limits::{FINISH_INTERVAL, RECLAIM_STEP_PAUSE, VACANT_PAUSE};
 use crate::metrics::ReclaimStats;
 
 /// Works until the stop is requested; a round starts every `interval`.
 pub(crate) async fn run(
-    buckets: Arc<Buckets>,
+    tenures: Tenures,
     interval: Duration,
     stats: Arc<ReclaimStats>,
     stop: Stop,
 ) {
     loop {
+        let Ok(tenure) = tenures.current() else {
+            tokio::select! {
+                () = stop.requested() => return,
+                () = tokio::time::sleep(VACANT_PAUSE) => continue,
+            }
+        };
         // A step that is cut short is like one that a crash ended: the next one goes on.
         let outcome = tokio::select! {
             () = stop.requested() => return,
-            outcome = buckets.reclaim_step() => outcome,
+            outcome = tenure.volumes.buckets.reclaim_step() => outcome,
         };
         let pause = match outcome {
             Ok(outcome) => {
@@ -35,6 +40,7 @@ pub(crate) async fn run(
                     RECLAIM_STEP_PAUSE
                 }
             }
+            Err(_) if !tenure.lasts() => VACANT_PAUSE,
             Err(error) => {
                 stats.failures.add(1);
                 tracing::warn!(
@@ -44,6 +50,8 @@ pub(crate) async fn run(
                 interval
             }
         };
+        // A session that was fenced is not kept for the pause.
+        drop(tenure);
         tokio::select! {
             () = stop.requested() => return,
             () = tokio::time::sleep(pause) => {}
@@ -52,14 +60,21 @@ pub(crate) async fn run(
 }
 
 /// Finishes buckets whose making or deletion was begun and given up, until the stop is requested.
-pub(crate) async fn finish_buckets(volumes: Volumes, clock: Arc<dyn Clock>, stop: Stop) {
+pub(crate) async fn finish_buckets(tenures: Tenures, clock: Arc<dyn Clock>, stop: Stop) {
     loop {
-        if let Err(error) = volumes.buckets_finish(clock.now_ms()).await {
-            tracing::warn!(error = chain(&error), "cannot look for unfinished buckets");
+        let mut pause = VACANT_PAUSE;
+        if let Ok(tenure) = tenures.current() {
+            let finished = tenure.volumes.buckets_finish(clock.now_ms()).await;
+            if tenure.lasts() {
+                pause = FINISH_INTERVAL;
+                if let Err(error) = finished {
+                    tracing::warn!(error = chain(&error), "cannot look for unfinished buckets");
+                }
+            }
         }
         tokio::select! {
             () = stop.requested() => return,
-            () = tokio::time::sleep(FINISH_INTERVAL) => {}
+            () = tokio::time::sleep(pause) => {}
         }
     }
 }

@@ -30,6 +30,7 @@ use crate::reclaim;
 use crate::root::{self, RootKeys};
 use crate::shutdown::{Asked, Signals};
 use crate::space::Space;
+use crate::tenure;
 use crate::tls::{Certificates, Reload};
 
 /// Serves until SIGTERM or SIGINT.
@@ -89,7 +90,7 @@ async fn run(
     let listeners = Listeners::bind(config).await?;
     let show = std::io::stdout().is_terminal();
     let root = root::ensure(
-        &node.volumes.catalog,
+        &node.tenure()?.volumes.catalog,
         environment,
         &config.root_credentials_file,
         show,
@@ -222,14 +223,20 @@ impl Running {
         }
         let reclaimed = Arc::new(ReclaimStats::default());
         front.spawn(reclaim::run(
-            Arc::clone(&node.volumes.buckets),
+            node.tenures.clone(),
             config.reclaim.interval,
             Arc::clone(&reclaimed),
             stopping.clone(),
         ));
         front.spawn(reclaim::finish_buckets(
-            node.volumes.clone(),
+            node.tenures.clone(),
             Arc::new(SystemClock),
+            stopping.clone(),
+        ));
+
+        front.spawn(tenure::keep(
+            Arc::clone(&node.keeper),
+            Arc::clone(node.health.reopened()),
             stopping.clone(),
         ));
 

@@ -28,7 +28,7 @@ use portico_backend::clock::Clock;
 use portico_backend::connection::{Peer, Stop};
 use portico_backend::error::chain;
 use portico_backend::gate::Gate;
-use portico_backend::volumes::Volumes;
+use portico_backend::tenure::Tenures;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 pub(crate) use request_id::RequestId;
@@ -78,7 +78,7 @@ impl Default for S3Options {
 /// What all connections share.
 #[derive(Debug)]
 pub struct Service {
-    pub(crate) volumes: Volumes,
+    pub(crate) tenures: Tenures,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: S3Options,
     pub(crate) stats: Arc<Stats>,
@@ -91,7 +91,7 @@ pub struct Service {
 /// The parts of a [`Service`] that exist before it.
 #[derive(Clone, Debug)]
 pub struct ServiceParts {
-    pub volumes: Volumes,
+    pub tenures: Tenures,
     pub clock: Arc<dyn Clock>,
     pub stats: Arc<Stats>,
     pub budget: Budget,
@@ -104,7 +104,7 @@ impl Service {
     #[must_use]
     pub fn new(parts: ServiceParts, options: S3Options) -> Self {
         Self {
-            volumes: parts.volumes,
+            tenures: parts.tenures,
             clock: parts.clock,
             stats: parts.stats,
             budget: parts.budget,

@@ -145,7 +145,7 @@ struct Shared {
     next_batch: AtomicU64,
     /// What is left of the present round of reclaim.
     round: tokio::sync::Mutex<reclaim::Round>,
-    stats: BucketStats,
+    stats: Arc<BucketStats>,
     random: SystemRandom,
 }
 
@@ -170,6 +170,25 @@ impl Buckets {
         clock: Arc<dyn Clock>,
         options: BucketOptions,
     ) -> Result<Arc<Self>, Error> {
+        let stats = Arc::default();
+        Self::open_counting(store, meta, data, clock, options, stats).await
+    }
+
+    /// As [`Buckets::open`], and goes on with counters of an earlier one.
+    ///
+    /// # Errors
+    /// As [`Buckets::open`].
+    ///
+    /// # Panics
+    /// As [`Buckets::open`].
+    pub async fn open_counting(
+        store: Arc<dyn ObjectStore>,
+        meta: Pool,
+        data: Pool,
+        clock: Arc<dyn Clock>,
+        options: BucketOptions,
+        stats: Arc<BucketStats>,
+    ) -> Result<Arc<Self>, Error> {
         options.check();
         let writer = writer::Writer::register(&store, &meta).await?;
         let shared = Arc::new(Shared {
@@ -190,7 +209,7 @@ impl Buckets {
             closed: tokio::sync::RwLock::new(false),
             next_batch: AtomicU64::new(1),
             round: tokio::sync::Mutex::default(),
-            stats: BucketStats::default(),
+            stats,
             random: SystemRandom::new(),
         });
         Ok(Arc::new(Self { shared }))

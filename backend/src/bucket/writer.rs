@@ -231,7 +231,7 @@ impl Shared {
             .await?;
         match rows.into_iter().next().flatten() {
             Some(value) => WriterRecord::decode(&value).map_err(|e| corrupt(&object, e)),
-            None => Err(ended_by_another().into()),
+            None => Err(self.ended_by_another().await.into()),
         }
     }
 
@@ -253,7 +253,7 @@ impl Shared {
                 Ok(_) => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::GuardFailed && unknown => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::GuardFailed => {
-                    return Err(ended_by_another().into());
+                    return Err(self.ended_by_another().await.into());
                 }
                 Err(error) if may_pass(&error) && round < TRIES_MAX => {
                     unknown |= error.kind().is_perhaps_applied();
@@ -264,8 +264,13 @@ impl Shared {
         }
         unreachable!("the loop ends by returning")
     }
-}
 
-fn ended_by_another() -> StoreError {
-    StoreError::new(ErrorKind::Fenced, "another session ended this writer")
+    /// Others took this session for fenced, and perhaps that was undone before it noticed. What it
+    /// writes may be gone already, so it ends here for good.
+    async fn ended_by_another(&self) -> StoreError {
+        if let Err(error) = self.store.fence(&self.store.session()).await {
+            tracing::debug!(%error, "the session of an ended writer was fenced before");
+        }
+        StoreError::new(ErrorKind::Fenced, "another session ended this writer")
+    }
 }

@@ -10,6 +10,7 @@ use super::root::{Counter, TableKind};
 use super::table::{Edit, corrupt};
 use super::{ATTEMPTS_MAX, Catalog};
 use crate::error::Error;
+use crate::object::SessionId;
 
 impl Catalog {
     /// Registers this session as the node of this id, which takes the name, or as the node of this
@@ -60,6 +61,38 @@ impl Catalog {
                 .await?
             {
                 return Ok(node);
+            }
+        }
+        Err(CatalogError::Conflict)
+    }
+
+    /// Registers this session as the node of this name in place of one of the sessions `former`,
+    /// which are the caller's own. `None` if the node is another session by now.
+    ///
+    /// # Errors
+    /// What the store says; `Conflict` if others keep changing the record.
+    pub async fn node_succeed(
+        &self,
+        name: &str,
+        former: &[SessionId],
+    ) -> Result<Option<NodeRecord>, CatalogError> {
+        for _ in 0..ATTEMPTS_MAX {
+            let nodes = self.shared.nodes_read().await?;
+            let Some(before) = nodes.iter().find(|(node, _)| node.name == name) else {
+                return Ok(None);
+            };
+            let session = self.shared.store.session();
+            if before.0.session != session && !former.contains(&before.0.session) {
+                return Ok(None);
+            }
+            let node = NodeRecord {
+                session,
+                registered_ms: self.shared.clock.now_ms(),
+                ..before.0.clone()
+            };
+            let edits = edits(Some(before), &node);
+            if self.shared.commit(TableKind::Node, &edits).await? {
+                return Ok(Some(node));
             }
         }
         Err(CatalogError::Conflict)

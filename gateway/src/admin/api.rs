@@ -136,6 +136,7 @@ pub(crate) struct Status {
     pub(crate) ready: bool,
     /// Why it is not ready.
     pub(crate) reason: Option<String>,
+    /// This and what follows it is 0 while there is no session to ask with.
     pub(crate) user_count: usize,
     pub(crate) bucket_count: usize,
     pub(crate) capacity_bytes: u64,
@@ -145,6 +146,18 @@ pub(crate) struct Status {
     /// The cluster behind this node; `None` for another backend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cluster: Option<Cluster>,
+    /// `None` from an older server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) session: Option<Session>,
+}
+
+/// The session on the store that S3 is served with.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Session {
+    /// Whether there is one at the moment; the reason says why not.
+    pub(crate) open: bool,
+    /// Sessions that were opened in place of one that was fenced, since the start.
+    pub(crate) reopened_count: u64,
 }
 
 /// A cluster as one of its clients sees it.

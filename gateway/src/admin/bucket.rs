@@ -7,6 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use portico_backend::bucket::Error as BucketError;
 use portico_backend::catalog::{BucketName, BucketRecord, BucketState};
+use portico_backend::tenure::Tenure;
 use serde::Deserialize;
 
 use super::reply::{ApiError, Body, Parameters, page};
@@ -27,17 +28,18 @@ pub(super) async fn list(
     State(context): State<Context>,
     Parameters(query): Parameters<ListQuery>,
 ) -> Result<Json<api::Buckets>, ApiError> {
+    let tenure = context.tenure()?;
     let owner = match &query.owner {
-        Some(owner) => Some(find(&context.volumes.catalog, owner).await?.id),
+        Some(owner) => Some(find(&tenure.volumes.catalog, owner).await?.id),
         None => None,
     };
     let limit = check_limit(query.limit)?;
-    let buckets = context.volumes.catalog.buckets(owner.as_deref()).await?;
+    let buckets = tenure.volumes.catalog.buckets(owner.as_deref()).await?;
     let after = query.after.as_deref();
     let (buckets, next) = page(buckets, after, limit, |bucket| bucket.name.as_str());
     let buckets = buckets
         .iter()
-        .map(|bucket| document(&context, bucket))
+        .map(|bucket| document(&tenure, bucket))
         .collect();
     Ok(Json(api::Buckets { buckets, next }))
 }
@@ -46,23 +48,25 @@ pub(super) async fn create(
     State(context): State<Context>,
     Body(new): Body<api::NewBucket>,
 ) -> Result<(StatusCode, Json<api::Bucket>), ApiError> {
+    let tenure = context.tenure()?;
     let name = BucketName::new(&new.name)
         .map_err(|rule| ApiError::invalid(format!("the bucket name {:?} {rule}", new.name)))?;
-    let owner = find(&context.volumes.catalog, &new.owner).await?;
-    let made = context
+    let owner = find(&tenure.volumes.catalog, &new.owner).await?;
+    let made = tenure
         .volumes
         .bucket_create(&name, &owner.id, &context.region)
         .await?;
     tracing::info!(bucket = %name, owner = %owner.name, "bucket created");
-    Ok((StatusCode::CREATED, Json(document(&context, &made))))
+    Ok((StatusCode::CREATED, Json(document(&tenure, &made))))
 }
 
 pub(super) async fn read(
     State(context): State<Context>,
     Path(name): Path<String>,
 ) -> Result<Json<api::BucketWithUsage>, ApiError> {
-    let record = record(&context, &name).await?;
-    let usage = match context.volumes.buckets.bucket(record.id).await {
+    let tenure = context.tenure()?;
+    let record = record(&tenure, &name).await?;
+    let usage = match tenure.volumes.buckets.bucket(record.id).await {
         Ok(bucket) => bucket.usage().await,
         Err(error) => Err(error),
     };
@@ -75,7 +79,7 @@ pub(super) async fn read(
         }
     })?;
     Ok(Json(api::BucketWithUsage {
-        bucket: document(&context, &record),
+        bucket: document(&tenure, &record),
         object_count: usage.object_count,
         bytes: usage.bytes,
     }))
@@ -85,22 +89,23 @@ pub(super) async fn delete(
     State(context): State<Context>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    let record = record(&context, &name).await?;
-    context.volumes.bucket_delete(&record).await?;
+    let tenure = context.tenure()?;
+    let record = record(&tenure, &name).await?;
+    tenure.volumes.bucket_delete(&record).await?;
     tracing::info!(bucket = %name, "bucket deleted");
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn record(context: &Context, name: &str) -> Result<Arc<BucketRecord>, ApiError> {
+async fn record(tenure: &Tenure, name: &str) -> Result<Arc<BucketRecord>, ApiError> {
     let Ok(valid) = BucketName::new(name) else {
         return Err(ApiError::no_such_bucket(name));
     };
-    let found = context.volumes.catalog.bucket(&valid).await?;
+    let found = tenure.volumes.catalog.bucket(&valid).await?;
     found.ok_or_else(|| ApiError::no_such_bucket(name))
 }
 
-fn document(context: &Context, bucket: &BucketRecord) -> api::Bucket {
-    let owner = context.volumes.catalog.user(&bucket.owner);
+fn document(tenure: &Tenure, bucket: &BucketRecord) -> api::Bucket {
+    let owner = tenure.volumes.catalog.user(&bucket.owner);
     let state = match bucket.state {
         BucketState::Creating => "creating",
         BucketState::Live => "live",

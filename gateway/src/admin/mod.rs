@@ -18,9 +18,8 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get};
 use portico_backend::catalog::Secret;
-use portico_backend::object::ObjectStore;
 use portico_backend::rados::RadosStore;
-use portico_backend::volumes::Volumes;
+use portico_backend::tenure::{Tenure, Tenures};
 
 use crate::assemble::{Engine, Node, Pools};
 use crate::config::Config;
@@ -34,10 +33,11 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 /// What the routes work on. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
-    pub(crate) volumes: Volumes,
-    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) tenures: Tenures,
     pub(crate) pools: Pools,
     pub(crate) health: Health,
+    /// The name of this node.
+    pub(crate) node: Arc<str>,
     /// Where buckets are made.
     pub(crate) region: Arc<str>,
     pub(crate) space: Option<Space>,
@@ -47,10 +47,10 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn new(node: &Node, config: &Config) -> Self {
         Self {
-            volumes: node.volumes.clone(),
-            store: Arc::clone(&node.store),
+            tenures: node.tenures.clone(),
             pools: node.pools.clone(),
             health: node.health.clone(),
+            node: Arc::clone(&node.name),
             region: Arc::from(config.s3.region.as_str()),
             space: Space::of(config),
             cluster: match &node.engine {
@@ -58,6 +58,11 @@ impl Context {
                 Engine::Local(_) | Engine::Memory(_) => None,
             },
         }
+    }
+
+    /// What the node serves from.
+    fn tenure(&self) -> Result<Arc<Tenure>, ApiError> {
+        self.tenures.current().map_err(|why| ApiError::vacant(&why))
     }
 }
 

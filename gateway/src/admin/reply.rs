@@ -37,6 +37,11 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "InvalidRequest", message)
     }
 
+    /// There is no session to answer from.
+    pub(super) fn vacant(why: &str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "StoreUnavailable", why)
+    }
+
     pub(super) fn no_such_user(user: &str) -> Self {
         CatalogError::NoSuchUser(user.to_owned()).into()
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use portico_backend::error::chain;
+use portico_backend::object::Usage;
 use portico_backend::rados::{ClusterHealth, RadosStore};
+use portico_backend::tenure::Tenure;
 
 use super::reply::ApiError;
 use super::{Context, api};
@@ -17,34 +19,63 @@ const MONITOR_TIMEOUT: Duration = Duration::from_secs(5);
 /// An operation without an answer for so long is worth a warning.
 const STALL: Duration = Duration::from_secs(5);
 
+/// What the store holds.
+#[derive(Debug, Default)]
+struct Content {
+    usage: Usage,
+    user_count: usize,
+    bucket_count: usize,
+}
+
 pub(super) async fn status(State(context): State<Context>) -> Result<Json<api::Status>, ApiError> {
-    let usage = context.store.usage(&context.pools.data).await?;
+    let tenure = context.tenures.current().ok();
+    let content = match &tenure {
+        Some(tenure) => match content(&context, tenure).await {
+            Ok(content) => Some(content),
+            Err(_) if !tenure.lasts() => None,
+            Err(error) => return Err(error),
+        },
+        None => None,
+    };
+    // Comes later, so that whatever ended meanwhile is told.
     let reason = context.health.readiness().await.err();
-    let catalog = &context.volumes.catalog;
-    let session = context.store.session();
-    let nodes = catalog.nodes().await?;
-    let node = nodes.into_iter().find(|node| node.session == session);
-    let mut warnings = warnings(&context);
+    let session = api::Session {
+        open: content.is_some(),
+        reopened_count: context.health.reopened().value(),
+    };
+    let content = content.unwrap_or_default();
+    let mut warnings = warnings(&context, tenure.as_deref());
     let cluster = match &context.cluster {
         Some(store) => Some(cluster(store, &mut warnings).await),
         None => None,
     };
     Ok(Json(api::Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        node: node.map_or_else(String::new, |node| node.name),
+        node: context.node.to_string(),
         ready: reason.is_none(),
         reason,
-        user_count: catalog.users().await?.len(),
-        bucket_count: catalog.buckets(None).await?.len(),
-        capacity_bytes: usage.capacity_bytes,
-        used_bytes: usage.used_bytes,
+        user_count: content.user_count,
+        bucket_count: content.bucket_count,
+        capacity_bytes: content.usage.capacity_bytes,
+        used_bytes: content.usage.used_bytes,
         warnings,
         cluster,
+        session: Some(session),
     }))
 }
 
+async fn content(context: &Context, tenure: &Tenure) -> Result<Content, ApiError> {
+    let catalog = &tenure.volumes.catalog;
+    Ok(Content {
+        usage: tenure.store.usage(&context.pools.data).await?,
+        user_count: catalog.users().await?.len(),
+        bucket_count: catalog.buckets(None).await?.len(),
+    })
+}
+
 pub(super) async fn nodes(State(context): State<Context>) -> Result<Json<api::Nodes>, ApiError> {
-    let nodes = context.volumes.catalog.nodes().await?;
+    let tenure = context.tenure()?;
+    let nodes = tenure.volumes.catalog.nodes().await?;
     let nodes = nodes
         .into_iter()
         .map(|node| api::Node {
@@ -59,7 +90,8 @@ pub(super) async fn nodes(State(context): State<Context>) -> Result<Json<api::No
 pub(super) async fn keyring(
     State(context): State<Context>,
 ) -> Result<Json<api::KeyringUse>, ApiError> {
-    let keys = context.volumes.catalog.keyring_use().await?;
+    let tenure = context.tenure()?;
+    let keys = tenure.volumes.catalog.keyring_use().await?;
     let keys = keys
         .into_iter()
         .map(|(id, secret_count)| api::KeyUse { id, secret_count })
@@ -105,8 +137,10 @@ fn unknown(why: String) -> ClusterHealth {
     }
 }
 
-fn warnings(context: &Context) -> Vec<String> {
-    let locked_out = context.volumes.catalog.access_keys_locked_out();
+fn warnings(context: &Context, tenure: Option<&Tenure>) -> Vec<String> {
+    let locked_out = tenure.map_or_else(Vec::new, |tenure| {
+        tenure.volumes.catalog.access_keys_locked_out()
+    });
     let locked_out = locked_out.first().map(|(id, error)| {
         let count = locked_out.len();
         format!("{count} access keys cannot be used, among them {id}: {error}")

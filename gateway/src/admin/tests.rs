@@ -8,6 +8,8 @@ use portico_backend::catalog::{Catalog, Keyring};
 use portico_backend::clock::{Clock, FixedClock};
 use portico_backend::gate::{GateControl, gate};
 use portico_backend::memory::{MemoryCluster, MemoryOptions};
+use portico_backend::tenure::{Lasts, TenureControl, tenures};
+use portico_backend::volumes::Volumes;
 use serde_json::{Value, json};
 
 use crate::health::Phase;
@@ -18,6 +20,7 @@ struct Admin {
     volumes: Volumes,
     /// Keeps the gate open.
     _control: GateControl,
+    tenure: TenureControl,
 }
 
 impl Admin {
@@ -38,13 +41,15 @@ impl Admin {
         };
         volumes.catalog.node_register("local", None).await.unwrap();
         let (control, gate) = gate(true);
-        let health = Health::new(gate, Arc::clone(&store));
+        let (tenure, tenures) = tenures();
+        tenure.begin(Tenure::new(volumes.clone(), store, Lasts::forever()));
+        let health = Health::new(gate, tenures.clone());
         health.enter(Phase::Serving);
         let context = Context {
             space: None,
             cluster: None,
-            volumes: volumes.clone(),
-            store,
+            tenures,
+            node: Arc::from("local"),
             pools,
             health,
             region: Arc::from("eu-west-1"),
@@ -53,6 +58,7 @@ impl Admin {
             router: router(context),
             volumes,
             _control: control,
+            tenure,
         }
     }
 
@@ -316,6 +322,14 @@ async fn status_tells_what_there_is() {
     );
     let (_, nodes) = admin.ask("GET", "/v1/nodes", Value::Null).await;
     assert_eq!(nodes["nodes"][0]["name"], "local");
+
+    admin.tenure.end("the session was fenced");
+    let (status, body) = admin.ask("GET", "/v1/status", Value::Null).await;
+    assert_eq!((status, &body["ready"]), (200, &json!(false)), "{body}");
+    assert_eq!(body["reason"], "the session was fenced");
+    assert_eq!(body["session"]["open"], json!(false));
+    let refused = admin.ask("GET", "/v1/users", Value::Null).await;
+    assert_eq!(code(&refused), (503, "StoreUnavailable"));
 }
 
 #[tokio::test]

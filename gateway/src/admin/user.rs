@@ -22,7 +22,8 @@ pub(super) async fn list(
     State(context): State<Context>,
     Parameters(query): Parameters<PageQuery>,
 ) -> Result<Json<api::Users>, ApiError> {
-    let users = context.volumes.catalog.users().await?;
+    let tenure = context.tenure()?;
+    let users = tenure.volumes.catalog.users().await?;
     let limit = check_limit(query.limit)?;
     let (users, next) = page(users, query.after.as_deref(), limit, |user| {
         user.name.as_str()
@@ -35,8 +36,9 @@ pub(super) async fn create(
     State(context): State<Context>,
     Body(new): Body<api::NewUser>,
 ) -> Result<(StatusCode, Json<api::User>), ApiError> {
+    let tenure = context.tenure()?;
     let display_name = new.display_name.as_deref().unwrap_or(&new.name);
-    let user = context
+    let user = tenure
         .volumes
         .catalog
         .user_create(&new.name, display_name)
@@ -49,7 +51,8 @@ pub(super) async fn read(
     State(context): State<Context>,
     Path(user): Path<String>,
 ) -> Result<Json<api::User>, ApiError> {
-    let user = find(&context.volumes.catalog, &user).await?;
+    let tenure = context.tenure()?;
+    let user = find(&tenure.volumes.catalog, &user).await?;
     Ok(Json(document(user)))
 }
 
@@ -58,15 +61,16 @@ pub(super) async fn change(
     Path(user): Path<String>,
     Body(change): Body<api::UserChange>,
 ) -> Result<Json<api::User>, ApiError> {
-    let mut user = find(&context.volumes.catalog, &user).await?;
+    let tenure = context.tenure()?;
+    let mut user = find(&tenure.volumes.catalog, &user).await?;
     if let Some(display_name) = &change.display_name {
-        let catalog = &context.volumes.catalog;
+        let catalog = &tenure.volumes.catalog;
         user = catalog
             .user_set_display_name(&user.id, display_name)
             .await?;
     }
     if let Some(disabled) = change.disabled {
-        user = context
+        user = tenure
             .volumes
             .catalog
             .user_set_disabled(&user.id, disabled)
@@ -80,8 +84,9 @@ pub(super) async fn delete(
     State(context): State<Context>,
     Path(user): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    let user = find(&context.volumes.catalog, &user).await?;
-    context.volumes.catalog.user_delete(&user.id).await?;
+    let tenure = context.tenure()?;
+    let user = find(&tenure.volumes.catalog, &user).await?;
+    tenure.volumes.catalog.user_delete(&user.id).await?;
     tracing::info!(user = %user.name, id = %user.id, "user deleted");
     Ok(StatusCode::NO_CONTENT)
 }
@@ -90,9 +95,10 @@ pub(super) async fn key_list(
     State(context): State<Context>,
     Path(user): Path<String>,
 ) -> Result<Json<api::AccessKeys>, ApiError> {
-    let user = find(&context.volumes.catalog, &user).await?;
-    let keys = context.volumes.catalog.access_keys(&user.id).await?;
-    let locked_out = context.volumes.catalog.access_keys_locked_out();
+    let tenure = context.tenure()?;
+    let user = find(&tenure.volumes.catalog, &user).await?;
+    let keys = tenure.volumes.catalog.access_keys(&user.id).await?;
+    let locked_out = tenure.volumes.catalog.access_keys_locked_out();
     let access_keys = keys
         .into_iter()
         .map(|key| api::AccessKey {
@@ -110,7 +116,8 @@ pub(super) async fn key_create(
     Path(user): Path<String>,
     Body(new): Body<api::NewAccessKey>,
 ) -> Result<(StatusCode, Json<api::MadeAccessKey>), ApiError> {
-    let user = find(&context.volumes.catalog, &user).await?;
+    let tenure = context.tenure()?;
+    let user = find(&tenure.volumes.catalog, &user).await?;
     let chosen = match (new.access_key, new.secret_key) {
         (None, None) => None,
         (Some(id), Some(secret)) => {
@@ -124,7 +131,7 @@ pub(super) async fn key_create(
             return Err(ApiError::invalid(message));
         }
     };
-    let (id, secret) = context
+    let (id, secret) = tenure
         .volumes
         .catalog
         .access_key_create(&user.id, chosen)
@@ -141,9 +148,10 @@ pub(super) async fn key_delete(
     State(context): State<Context>,
     Path((user, key)): Path<(String, String)>,
 ) -> Result<StatusCode, ApiError> {
-    let user = find(&context.volumes.catalog, &user).await?;
+    let tenure = context.tenure()?;
+    let user = find(&tenure.volumes.catalog, &user).await?;
     let id = access_key(&key)?;
-    let keys = context.volumes.catalog.access_keys(&user.id).await?;
+    let keys = tenure.volumes.catalog.access_keys(&user.id).await?;
     if !keys.iter().any(|key| key.id == id) {
         let message = format!("the user {:?} has no access key {id}", user.name);
         return Err(ApiError::new(
@@ -152,7 +160,7 @@ pub(super) async fn key_delete(
             message,
         ));
     }
-    context.volumes.catalog.access_key_delete(&id).await?;
+    tenure.volumes.catalog.access_key_delete(&id).await?;
     tracing::info!(user = %user.name, access_key = %id, "access key deleted");
     Ok(StatusCode::NO_CONTENT)
 }

@@ -36,13 +36,23 @@ fn print(status: &api::Status) {
     println!("version  {}", status.version);
     println!("node     {}", status.node);
     println!("ready    {}", if status.ready { "yes" } else { "no" });
-    println!("users    {}", status.user_count);
-    println!("buckets  {}", status.bucket_count);
-    println!(
-        "space    {} of {} used",
-        size(status.used_bytes),
-        size(status.capacity_bytes)
-    );
+    let session = status.session.as_ref();
+    if session.is_none_or(|session| session.open) {
+        println!("users    {}", status.user_count);
+        println!("buckets  {}", status.bucket_count);
+        println!(
+            "space    {} of {} used",
+            size(status.used_bytes),
+            size(status.capacity_bytes)
+        );
+    }
+    if let Some(session) = session.filter(|session| !session.open || session.reopened_count > 0) {
+        println!(
+            "session  {}, opened anew {} times",
+            if session.open { "open" } else { "none" },
+            session.reopened_count
+        );
+    }
     if let Some(cluster) = &status.cluster {
         println!(
             "cluster  {}, {} of {} OSDs up, {} operations in flight",

@@ -12,12 +12,13 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use portico_backend::bucket::{BucketStats, Buckets};
+use portico_backend::bucket::BucketStats;
 use portico_backend::budget::Budget;
 use portico_backend::local::LocalStats;
-use portico_backend::object::{ObjectStore, Pool};
+use portico_backend::object::Pool;
 use portico_backend::rados::RadosStore;
 use portico_backend::stats::Counter;
+use portico_backend::tenure::Tenures;
 use portico_s3::stats::{Stats, VerbStats};
 
 use crate::assemble::{Engine, Node};
@@ -28,9 +29,9 @@ use text::Text;
 #[derive(Clone, Debug)]
 pub(crate) struct Sources {
     s3: Arc<Stats>,
-    buckets: Arc<Buckets>,
+    buckets: Arc<BucketStats>,
     engine: EngineSource,
-    store: Arc<dyn ObjectStore>,
+    tenures: Tenures,
     pool: Pool,
     budget: Budget,
     memory_bytes: u64,
@@ -57,13 +58,13 @@ impl Sources {
     pub(crate) fn new(node: &Node, memory_bytes: u64, reclaim: Arc<ReclaimStats>) -> Self {
         Self {
             s3: Arc::clone(node.s3.stats()),
-            buckets: Arc::clone(&node.volumes.buckets),
+            buckets: Arc::clone(&node.bucket_stats),
             engine: match &node.engine {
                 Engine::Local(store) => EngineSource::Local(Arc::clone(store)),
                 Engine::Memory(_) => EngineSource::Memory,
                 Engine::Rados(store) => EngineSource::Rados(store.clone()),
             },
-            store: Arc::clone(&node.store),
+            tenures: node.tenures.clone(),
             pool: node.pools.data.clone(),
             budget: node.budget.clone(),
             memory_bytes,
@@ -82,7 +83,8 @@ impl Sources {
         text.gauge("portico_ready", "1 if requests can be served.")
             .sample(&[], u8::from(self.health.readiness().await.is_ok()));
         s3(&mut text, &self.s3);
-        buckets(&mut text, self.buckets.stats());
+        session(&mut text, &self.tenures, self.health.reopened());
+        buckets(&mut text, &self.buckets);
         text.gauge("portico_budget_bytes", "Bytes that may be in flight.")
             .sample(&[], self.memory_bytes);
         text.gauge(
@@ -95,7 +97,9 @@ impl Sources {
             EngineSource::Memory => {}
             EngineSource::Rados(store) => rados::render(&mut text, store),
         }
-        if let Ok(usage) = self.store.usage(&self.pool).await {
+        if let Ok(tenure) = self.tenures.current()
+            && let Ok(usage) = tenure.store.usage(&self.pool).await
+        {
             text.gauge("portico_store_capacity_bytes", "Bytes the store may hold.")
                 .sample(&[], usage.capacity_bytes);
             text.gauge("portico_store_used_bytes", "Bytes of the store in use.")
@@ -141,6 +145,19 @@ async fn ready(State(health): State<Health>) -> (StatusCode, String) {
         Ok(()) => (StatusCode::OK, "ready\n".to_owned()),
         Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
     }
+}
+
+fn session(text: &mut Text, tenures: &Tenures, reopened: &Counter) {
+    text.gauge(
+        "portico_session_open",
+        "1 if there is a session to serve S3 with.",
+    )
+    .sample(&[], u8::from(tenures.current().is_ok()));
+    text.counter(
+        "portico_session_reopened_total",
+        "Sessions opened in place of one that was fenced.",
+    )
+    .sample(&[], reopened.value());
 }
 
 fn s3(text: &mut Text, stats: &Stats) {

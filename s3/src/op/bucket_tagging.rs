@@ -26,7 +26,7 @@ pub(crate) async fn delete(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
 }
 
 async fn set(cx: &Context<'_>, tags: Tags) -> Result<Reply, S3Error> {
-    let catalog = &cx.service.volumes.catalog;
+    let catalog = &cx.volumes.catalog;
     catalog.bucket_set_tags(cx.record(), tags).await?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }

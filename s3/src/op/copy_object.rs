@@ -163,7 +163,7 @@ fn about(
     directives: Directives,
 ) -> Result<ObjectAbout, S3Error> {
     const REDIRECT: &str = "x-amz-website-redirect-location";
-    let mut about = about::from_headers(cx.head.headers, &cx.service.volumes.catalog)?;
+    let mut about = about::from_headers(cx.head.headers, &cx.volumes.catalog)?;
     about.owner = cx.owner().to_owned();
     if !directives.replace_metadata {
         about.headers.retain(|(name, _)| name == REDIRECT);

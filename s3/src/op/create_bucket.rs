@@ -23,12 +23,11 @@ pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
             .with_message(format!("The specified bucket is not valid: it {rule}."))
             .with_field("BucketName", text.as_str())
     })?;
-    let acl =
-        put_acl::from_headers(cx.head.headers, &cx.service.volumes.catalog)?.unwrap_or_default();
+    let acl = put_acl::from_headers(cx.head.headers, &cx.volumes.catalog)?.unwrap_or_default();
     check_ownership(cx)?;
     let document = cx.document().await?;
     let region = location(&document, &cx.service.options.region)?;
-    let volumes = &cx.service.volumes;
+    let volumes = cx.volumes;
     let record = match volumes.bucket_create(&name, cx.owner(), &region).await {
         Ok(record) => record,
         Err(VolumesError::Catalog(CatalogError::BucketExists(found))) => {

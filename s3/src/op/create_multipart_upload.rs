@@ -10,7 +10,7 @@ use crate::wire::{checksum, xml};
 
 /// Begins an upload. All that is said about the object is said here.
 pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
-    let mut about = about::from_headers(cx.head.headers, &cx.service.volumes.catalog)?;
+    let mut about = about::from_headers(cx.head.headers, &cx.volumes.catalog)?;
     cx.owner().clone_into(&mut about.owner);
     let choice = checksum_choice(cx)?;
     let begun = cx.bucket().upload_begin(cx.key().clone(), about, choice);

@@ -8,7 +8,7 @@ use crate::serve::reply::Reply;
 
 /// Deletes an empty bucket.
 pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
-    let deleted = cx.service.volumes.bucket_delete(cx.record()).await;
+    let deleted = cx.volumes.bucket_delete(cx.record()).await;
     deleted.map_err(|error| {
         S3Error::from(error).with_field("BucketName", cx.record().name.as_str())
     })?;

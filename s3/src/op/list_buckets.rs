@@ -20,7 +20,7 @@ pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
     let after = after(query.first("continuation-token"))?;
     let count_max = page_count(query.first("max-buckets"))?;
     let owner = cx.owner();
-    let records = cx.service.volumes.catalog.buckets(Some(owner)).await?;
+    let records = cx.volumes.catalog.buckets(Some(owner)).await?;
     let mut page: Vec<&BucketRecord> = records
         .iter()
         .filter(|record| record.state == BucketState::Live)

@@ -46,6 +46,7 @@ use portico_backend::bucket::{
 };
 use portico_backend::budget::Permit;
 use portico_backend::catalog::{BucketName, BucketRecord};
+use portico_backend::volumes::Volumes;
 use tokio::time::Instant;
 
 use crate::auth::Identity;
@@ -66,6 +67,8 @@ pub(crate) const ANONYMOUS: &str = "anonymous";
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) service: &'a Service,
+    /// Those of one tenure for the whole request.
+    pub(crate) volumes: &'a Volumes,
     pub(crate) head: RequestHead<'a>,
     pub(crate) request: Request,
     pub(crate) identity: Identity,
@@ -85,6 +88,7 @@ pub(crate) struct Target {
 impl<'a> Context<'a> {
     pub(crate) fn new(
         service: &'a Service,
+        volumes: &'a Volumes,
         head: RequestHead<'a>,
         request: Request,
         identity: Identity,
@@ -92,6 +96,7 @@ impl<'a> Context<'a> {
     ) -> Self {
         Self {
             service,
+            volumes,
             head,
             request,
             identity,
@@ -169,7 +174,7 @@ impl<'a> Context<'a> {
 
     /// The name that documents show for a user id.
     pub(crate) fn display_name(&self, user_id: &str) -> String {
-        match self.service.volumes.catalog.user(user_id) {
+        match self.volumes.catalog.user(user_id) {
             Some(user) => user.display_name.clone(),
             None => user_id.to_owned(),
         }
@@ -204,7 +209,7 @@ impl<'a> Context<'a> {
         key: &Key,
         version: Option<&str>,
     ) -> Result<(Target, Object), S3Error> {
-        let target = open_bucket(self.service, bucket).await?;
+        let target = open_bucket(self.volumes, bucket).await?;
         expect_owner(
             &target.record,
             self.header("x-amz-source-expected-bucket-owner"),
@@ -322,7 +327,7 @@ pub(crate) async fn dispatch(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
     if permission == Permission::SignedIn {
         access::check_signed_in(&cx.identity)?;
     } else if let Some(name) = cx.request.bucket.as_deref() {
-        let target = open_bucket(cx.service, name).await?;
+        let target = open_bucket(cx.volumes, name).await?;
         expect_owner(&target.record, cx.header("x-amz-expected-bucket-owner"))?;
         if action != Action::PostObject {
             // A form carries its signature in the body.
@@ -373,17 +378,12 @@ async fn run(action: Action, cx: &mut Context<'_>) -> Result<Reply, S3Error> {
     }
 }
 
-async fn open_bucket(service: &Service, name: &str) -> Result<Target, S3Error> {
+async fn open_bucket(volumes: &Volumes, name: &str) -> Result<Target, S3Error> {
     let missing = || S3Error::new(Code::NoSuchBucket).with_field("BucketName", name);
     // A name that breaks the rules cannot have been given to a bucket.
     let valid = BucketName::new(name).map_err(|_| missing())?;
-    let record = service
-        .volumes
-        .catalog
-        .bucket(&valid)
-        .await?
-        .ok_or_else(missing)?;
-    let bucket = match service.volumes.buckets.bucket(record.id).await {
+    let record = volumes.catalog.bucket(&valid).await?.ok_or_else(missing)?;
+    let bucket = match volumes.buckets.bucket(record.id).await {
         Ok(bucket) => bucket,
         Err(bucket::Error::NoSuchBucket) => return Err(missing()),
         Err(error) => return Err(error.into()),

@@ -32,7 +32,7 @@ pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
     };
     let fields = form.read_fields().await?;
     let key = object_key(&fields)?;
-    let lookup = |access_key: &str| cx.service.volumes.catalog.access_key(access_key);
+    let lookup = |access_key: &str| cx.volumes.catalog.access_key(access_key);
     let bucket = cx.record().name.as_str();
     let now_ms = cx.service.clock.now_ms();
     let grant = cx
@@ -42,7 +42,7 @@ pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
     access::check_bucket(Permission::BucketWrite, &grant.identity, cx.record())?;
     cx.reserve(u64::MAX).await?;
     let headers = object_headers(&fields);
-    let mut about = about::from_headers(&headers, &cx.service.volumes.catalog)?;
+    let mut about = about::from_headers(&headers, &cx.volumes.catalog)?;
     if let Some(document) = fields.first("tagging") {
         about.tags = tagging::parse_document(document.as_bytes(), Tagged::Object)?;
     }

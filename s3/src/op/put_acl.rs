@@ -11,8 +11,7 @@ use crate::serve::reply::Reply;
 /// PutBucketAcl.
 pub(crate) async fn bucket(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
     let acl = asked(cx).await?;
-    cx.service
-        .volumes
+    cx.volumes
         .catalog
         .bucket_set_acl(cx.record(), &acl.stored())
         .await?;
@@ -44,7 +43,7 @@ pub(crate) fn from_headers(headers: &HeaderMap, catalog: &Catalog) -> Result<Opt
 
 /// The list that the headers or the document of a request say.
 async fn asked(cx: &mut Context<'_>) -> Result<Acl, S3Error> {
-    let catalog = &cx.service.volumes.catalog;
+    let catalog = &cx.volumes.catalog;
     let named = from_headers(cx.head.headers, catalog)?;
     let document = cx.document().await?;
     match named {

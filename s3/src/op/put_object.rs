@@ -13,7 +13,7 @@ use crate::wire::precondition::write_precondition;
 
 /// Stores the body under the key. Nothing is visible unless the body was whole and correct.
 pub(crate) async fn run(cx: &mut Context<'_>) -> Result<Reply, S3Error> {
-    let mut about = about::from_headers(cx.head.headers, &cx.service.volumes.catalog)?;
+    let mut about = about::from_headers(cx.head.headers, &cx.volumes.catalog)?;
     about.owner = cx.owner().to_owned();
     let precondition = write_precondition(cx.head.headers)?;
     fail_early(cx.bucket(), cx.key(), &precondition).await?;

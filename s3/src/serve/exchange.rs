@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_TYPE, DATE, HeaderName, HeaderValue, SERVER};
+use http::header::{CONNECTION, CONTENT_TYPE, DATE, HeaderName, HeaderValue, RETRY_AFTER, SERVER};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use portico_backend::connection::Peer;
+use portico_backend::tenure::Tenure;
+use portico_backend::volumes::Volumes;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -26,6 +28,12 @@ use crate::wire::{self, RequestHead, time};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const HOST_ID: HeaderName = HeaderName::from_static("x-amz-id-2");
+
+/// Seconds after which whoever was told 503 may try again (RFC 9110 10.2.3): what is short for a
+/// while is often there again after that.
+const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
+
+const FENCED: &str = "the session on the store was fenced";
 
 /// Why a connection ends without a reply: the serving gate was closed.
 #[derive(Debug)]
@@ -67,7 +75,12 @@ pub(super) async fn exchange(
         let started = Instant::now();
         let (parts, mut incoming) = request.into_parts();
         let mut notes = Notes::default();
-        let mut reply = match answer(&service, &parts, &mut incoming, &mut notes).await {
+        let tenure = service.tenures.current();
+        let answered = match &tenure {
+            Ok(tenure) => answer(&service, tenure, &parts, &mut incoming, &mut notes).await,
+            Err(why) => Err(unavailable(why)),
+        };
+        let mut reply = match answered {
             Ok(reply) => reply,
             Err(error) => error_reply(&error, &parts, id, &mut notes),
         };
@@ -79,6 +92,9 @@ pub(super) async fn exchange(
             reply
                 .headers
                 .insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if let Ok(tenure) = &tenure {
+            withdraw_after_end(&mut reply, tenure, &parts, id, &mut notes);
         }
         finish(&mut reply, &service, id);
         if !service.gate.is_open() {
@@ -96,8 +112,50 @@ pub(super) async fn exchange(
     response
 }
 
+/// What comes of a request in one tenure. Whoever waits for a client, or for a store that leaves a
+/// fenced session without an answer, learns of the end at once.
 async fn answer(
     service: &Service,
+    tenure: &Tenure,
+    parts: &Parts,
+    incoming: &mut Incoming,
+    notes: &mut Notes,
+) -> Result<Reply, S3Error> {
+    let mut reply = tokio::select! {
+        biased;
+        () = tenure.ended() => return Err(unavailable(FENCED)),
+        reply = answer_from(service, &tenure.volumes, parts, incoming, notes) => reply?,
+    };
+    reply.body.end_with(tenure.watch());
+    Ok(reply)
+}
+
+/// No reply leaves whose tenure is over, whatever it says: another node may have served since.
+fn withdraw_after_end(
+    reply: &mut Reply,
+    tenure: &Tenure,
+    parts: &Parts,
+    id: RequestId,
+    notes: &mut Notes,
+) {
+    if tenure.lasts() {
+        return;
+    }
+    let connection = reply.headers.remove(CONNECTION);
+    *reply = error_reply(&unavailable(FENCED), parts, id, notes);
+    if let Some(connection) = connection {
+        reply.headers.insert(CONNECTION, connection);
+    }
+}
+
+/// The answer where there is nothing to answer from, for a while.
+fn unavailable(why: &str) -> S3Error {
+    S3Error::new(Code::ServiceUnavailable).with_cause(why)
+}
+
+async fn answer_from(
+    service: &Service,
+    volumes: &Volumes,
     parts: &Parts,
     incoming: &mut Incoming,
     notes: &mut Notes,
@@ -109,7 +167,7 @@ async fn answer(
     }
     let request = wire::route(&head, &service.options.virtual_host_domains)?;
     notes.action = Some(request.name);
-    let lookup = |access_key: &str| service.volumes.catalog.access_key(access_key);
+    let lookup = |access_key: &str| volumes.catalog.access_key(access_key);
     let verified = service
         .verifier
         .verify(&head, service.clock.now_ms(), &lookup)?;
@@ -123,7 +181,7 @@ async fn answer(
         &notes.bytes_in,
         service.options.transfer_bytes_per_second_min,
     );
-    let mut cx = op::Context::new(service, head, request, verified.identity, body);
+    let mut cx = op::Context::new(service, volumes, head, request, verified.identity, body);
     let reply = op::dispatch(&mut cx).await;
     let queued = cx.queued();
     let permit = cx.take_permit();
@@ -153,6 +211,9 @@ fn error_reply(error: &S3Error, parts: &Parts, id: RequestId, notes: &mut Notes)
     notes.failure = Some((error.code().text(), error.cause().map(str::to_owned)));
     let status = error.status();
     let mut reply = Reply::empty(status);
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        reply.headers.insert(RETRY_AFTER, RETRY_AFTER_S);
+    }
     if parts.method == Method::HEAD || status == StatusCode::NOT_MODIFIED {
         return reply;
     }

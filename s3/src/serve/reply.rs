@@ -12,6 +12,7 @@ use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use portico_backend::budget::Permit;
 use portico_backend::gate::Gate;
+use portico_backend::tenure::Lasts;
 
 use super::turn::Turn;
 
@@ -69,6 +70,8 @@ pub(crate) struct ReplyBody {
     /// Bytes still to come.
     length: u64,
     gate: Option<Gate>,
+    /// Of the tenure that the body comes from.
+    lasts: Option<Lasts>,
     /// The request is in work until the body is gone.
     turn: Option<Turn>,
     /// Bytes in flight, given back when the body is written or dropped.
@@ -86,6 +89,7 @@ impl ReplyBody {
             length: bytes.len() as u64,
             source: Source::Whole(bytes),
             gate: None,
+            lasts: None,
             turn: None,
             permit: None,
         }
@@ -97,6 +101,7 @@ impl ReplyBody {
             source: Source::Stream(stream),
             length,
             gate: None,
+            lasts: None,
             turn: None,
             permit: None,
         }
@@ -111,6 +116,11 @@ impl ReplyBody {
     pub(super) fn guard(&mut self, gate: Gate, turn: Turn) {
         self.gate = Some(gate);
         self.turn = Some(turn);
+    }
+
+    /// Cuts the body off when the tenure that it comes from ends.
+    pub(super) fn end_with(&mut self, lasts: Lasts) {
+        self.lasts = Some(lasts);
     }
 
     /// Keeps `permit` until the body is gone.
@@ -151,6 +161,9 @@ impl Body for ReplyBody {
         if self.gate.as_ref().is_some_and(|gate| !gate.is_open()) {
             return Poll::Ready(Some(Err(io::Error::other("the serving gate is closed"))));
         }
+        if self.lasts.as_ref().is_some_and(|lasts| !lasts.holds()) {
+            return Poll::Ready(Some(Err(io::Error::other("the session was fenced"))));
+        }
         let Some(left) = self.length.checked_sub(piece.len() as u64) else {
             return Poll::Ready(Some(Err(io::Error::other("the object's data is too long"))));
         };
@@ -180,6 +193,8 @@ mod tests {
     use http_body_util::BodyExt as _;
     use portico_backend::budget::Budget;
     use portico_backend::gate::gate;
+    use portico_backend::memory::{MemoryCluster, MemoryOptions};
+    use portico_backend::tenure::watched;
 
     use super::*;
     use crate::serve::turn::Turns;
@@ -219,6 +234,20 @@ mod tests {
         let first = body.frame().await.unwrap().unwrap();
         assert_eq!(first.into_data().unwrap(), "ab");
         control.set_open(false);
+        assert!(body.frame().await.unwrap().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_tenure_that_ends_cuts_the_body_off() {
+        let cluster = MemoryCluster::new(MemoryOptions::default());
+        let (store, lasts) = watched(cluster.session("test"));
+        let mut body = ReplyBody::stream(4, pieces(vec![Ok("ab"), Ok("cd")]));
+        body.end_with(lasts);
+        let first = body.frame().await.unwrap().unwrap();
+        assert_eq!(first.into_data().unwrap(), "ab");
+        let other = cluster.session("other");
+        other.fence(&store.session()).await.unwrap();
+        store.flush().await.unwrap_err();
         assert!(body.frame().await.unwrap().is_err());
     }
 

@@ -22,7 +22,8 @@ use portico_backend::clock::{Clock, FixedClock};
 use portico_backend::connection::{Peer, Stop, StopControl, stop};
 use portico_backend::gate::{GateControl, gate};
 use portico_backend::memory::{MemoryCluster, MemoryOptions};
-use portico_backend::object::Pool;
+use portico_backend::object::{ObjectStore, Pool};
+use portico_backend::tenure::{Tenure, TenureControl, tenures, watched};
 use portico_backend::volumes::Volumes;
 use portico_s3::serve::{S3Options, Service, ServiceParts, serve};
 use portico_s3::stats::Stats;
@@ -40,7 +41,9 @@ pub(crate) struct Front {
     stop_handle: Stop,
     pub(crate) main: User,
     pub(crate) alt: User,
-    _cluster: MemoryCluster,
+    pub(crate) tenure: TenureControl,
+    store: Arc<dyn ObjectStore>,
+    cluster: MemoryCluster,
 }
 
 /// Somebody who signs requests.
@@ -99,8 +102,12 @@ impl Front {
         let alt = User::create(&catalog, "alt").await;
         let (gate_control, gate) = gate(true);
         let (stop_control, stop_handle) = stop();
+        let (tenure, tenures) = tenures();
+        let volumes = Volumes { catalog, buckets };
+        let (store, lasts) = watched(cluster.session("store"));
+        tenure.begin(Tenure::new(volumes, Arc::clone(&store), lasts));
         let parts = ServiceParts {
-            volumes: Volumes { catalog, buckets },
+            tenures,
             clock: shared,
             stats: Arc::new(Stats::default()),
             budget,
@@ -115,8 +122,17 @@ impl Front {
             stop_handle,
             main,
             alt,
-            _cluster: cluster,
+            tenure,
+            store,
+            cluster,
         }
+    }
+
+    /// Another session fences the one that is served from, and that is told.
+    pub(crate) async fn fence(&self) {
+        let other = self.cluster.session("other");
+        other.fence(&self.store.session()).await.unwrap();
+        self.store.flush().await.unwrap_err();
     }
 
     /// The client's end of a fresh connection.

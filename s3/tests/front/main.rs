@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod connection;
+mod fence;
 mod harness;
 mod multipart;
 mod objects;
