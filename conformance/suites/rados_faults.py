@@ -1,12 +1,13 @@
-"""What a cluster does to the gateway above it: it is full, it freezes, an OSD dies."""
+"""What a cluster does to the gateway above it: it is full, it freezes, an OSD dies, it is blocklisted."""
 
 import hashlib
+import re
 import threading
 import time
 from pathlib import Path
 
 from botocore.exceptions import ClientError
-from ceph_cluster import DATA_POOL, OSDS, Cluster
+from ceph_cluster import DATA_POOL, META_POOL, OSDS, Cluster
 from race_clients import AnyGateway, Client, Owner, Swapper, ask, stored
 from rados_server import RadosPortico
 from report import Report
@@ -157,14 +158,42 @@ def freeze(report: Report, cluster: Cluster) -> None:
         report.run("the cluster is healthy again", cluster.wait_healthy)
 
 
+def fenced(report: Report, cluster: Cluster) -> None:
+    with RadosPortico(cluster, "fenced", part_bytes_min=PART_BYTES_MIN) as server:
+        boto(server.endpoints()[0]).create_bucket(Bucket=BUCKET)
+        boto(server.endpoints()[0]).put_object(Bucket=BUCKET, Key="swap", Body=b"")
+        load = Load(server, bulk_clients=4)
+        with load:
+            for number in (1, 2):
+                report.run(f"blocklisted under load, time {number}: every client goes on, without a restart",
+                           lambda: blocklisted(cluster, server, load, number))
+        report.run("fences lost nothing acknowledged, and nothing came late or twice", load.judge)
+
+
+def blocklisted(cluster: Cluster, server: RadosPortico, load: "Load", number: int) -> None:
+    watchers = cluster.rados("-p", META_POOL, "-N", server.namespace, "listwatchers", "portico_node.first")
+    addresses = re.findall(r"watcher=(\S+) client", watchers)
+    assert len(addresses) == 1, f"one session answers as the node: {watchers!r}"
+    process, since = server.process.pid, time.monotonic()
+    cluster.ceph("osd", "blocklist", "add", addresses[0], "3600")
+
+    def reopened():
+        return f"\nportico_session_reopened_total {number}\n" in server.page("/metrics")[1]
+
+    cluster.wait_for("a new session", GOES_ON_SECONDS_MAX, reopened)
+    print(f"a new session {time.monotonic() - since:.1f} s after the command")
+    load.goes_on()
+    assert server.page("/health/ready") == (200, "ready\n") and server.process.pid == process
+
+
 class Load:
     """Clients that know what they were told."""
 
-    def __init__(self, server: RadosPortico):
+    def __init__(self, server: RadosPortico, bulk_clients: int = BULK_CLIENTS):
         gateways = AnyGateway([server])
         self.stop = threading.Event()
         self.clients = [
-            *(Bulk(gateways, self.stop, 100 + number, f"bulk/{number}") for number in range(BULK_CLIENTS)),
+            *(Bulk(gateways, self.stop, 100 + number, f"bulk/{number}") for number in range(bulk_clients)),
             *(Owner(gateways, self.stop, 200 + number, {f"own/{number}/{key}": Key() for key in range(4)})
               for number in range(4)),
             *(Swapper(gateways, self.stop, 300 + number, "swap") for number in range(3)),

@@ -572,7 +572,22 @@ async fn a_node_keeps_its_id_over_restarts_and_new_names() {
     assert_eq!(renamed.id, first.id);
     let taken = ours.node_register("b", Some(first.id)).await.unwrap_err();
     assert!(matches!(taken, CatalogError::Invalid { .. }), "{taken}");
-    assert_eq!(ours.nodes().await.unwrap(), [second, renamed]);
+    assert_eq!(
+        ours.nodes().await.unwrap(),
+        [second.clone(), renamed.clone()]
+    );
+
+    // Whoever opened a session anew takes its own place and nobody else's.
+    let own = [first.session.clone()];
+    assert_eq!(theirs.node_succeed("b", &own).await.unwrap(), Some(second));
+    assert_eq!(ours.node_succeed("b", &own).await.unwrap(), None);
+    assert_eq!(ours.node_succeed("missing", &own).await.unwrap(), None);
+    let succeeded = theirs.node_succeed("c", &own).await.unwrap().unwrap();
+    assert_eq!(
+        (succeeded.id, &succeeded.session),
+        (first.id, &again.session)
+    );
+    assert_ne!(succeeded.session, renamed.session);
 }
 
 #[tokio::test(start_paused = true)]
