@@ -64,7 +64,7 @@ pub(crate) struct Keeper {
 
 impl Sessions {
     async fn open(&self) -> Result<(Arc<dyn ObjectStore>, Lasts), Failure> {
-        const PURPOSE: &str = "serve";
+        const PURPOSE: &str = "s3";
         match self {
             // Its only session is its own, and the way to it is short.
             Self::Engine(engine @ Engine::Local(_)) => {
