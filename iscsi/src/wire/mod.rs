@@ -4,6 +4,7 @@
 //! what targets send; both are written too, since tests have an initiator. [`text`] holds the
 //! `key=value` pairs of login and text negotiation, [`serial`] the arithmetic of sequence numbers.
 
+mod code;
 pub mod deframe;
 pub mod header;
 pub mod request;

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::WireError;
+use super::code::{code_of, of_code};
 use super::deframe::Frame;
 use super::header::{Header, place};
 use super::serial::Serial;
@@ -220,7 +221,11 @@ impl Request {
                 has_wrong_data: frame.has_wrong_data,
             })),
             LOGOUT => Ok(Self::Logout(Logout {
-                reason: LogoutReason::from_code(header.u8(place::FLAGS) & 0x7f)?,
+                reason: of_code(
+                    &LogoutReason::CODES,
+                    header.u8(place::FLAGS) & 0x7f,
+                    "Reason Code",
+                )?,
                 itt: header.u32(place::ITT),
                 cid: header.u16(CID),
                 numbers: numbers(&header),
@@ -283,7 +288,7 @@ impl Request {
                 framed(header, Bytes::new(), &pdu.data)
             }
             Self::Logout(pdu) => {
-                let flags = FINAL | pdu.reason.code();
+                let flags = FINAL | code_of(&LogoutReason::CODES, pdu.reason);
                 let mut header = common(LOGOUT, flags, pdu.itt, &pdu.numbers);
                 header.set_u16(CID, pdu.cid);
                 framed(header, Bytes::new(), &Bytes::new())
@@ -347,7 +352,7 @@ fn scsi_command(frame: Frame) -> Result<ScsiCommand, WireError> {
         is_final: flags & FINAL != 0,
         reads: flags & READ != 0,
         writes: flags & WRITE != 0,
-        attribute: TaskAttribute::from_code(flags & 0x07)?,
+        attribute: of_code(&TaskAttribute::CODES, flags & 0x07, "ATTR")?,
         lun: header.u64(place::LUN),
         itt: header.u32(place::ITT),
         expected_bytes: header.u32(EXPECTED_BYTES),
@@ -359,7 +364,12 @@ fn scsi_command(frame: Frame) -> Result<ScsiCommand, WireError> {
 }
 
 fn encode_command(pdu: &ScsiCommand) -> Frame {
-    let mut header = common(SCSI_COMMAND, pdu.attribute.code(), pdu.itt, &pdu.numbers);
+    let mut header = common(
+        SCSI_COMMAND,
+        code_of(&TaskAttribute::CODES, pdu.attribute),
+        pdu.itt,
+        &pdu.numbers,
+    );
     let (short, rest) = pdu.cdb.split_at(pdu.cdb.len().min(16));
     header
         .set_flag(place::FLAGS, FINAL, pdu.is_final)
@@ -423,17 +433,12 @@ fn put_additional(ahs: &mut Vec<u8>, kind: u8, specific: &[u8]) {
 
 fn login(frame: Frame) -> Result<Login, WireError> {
     let header = frame.header;
-    let flags = header.u8(place::FLAGS);
-    let transit = flags & FINAL != 0;
-    let current_stage = Stage::from_code((flags >> 2) & 3)?;
+    let (transit, current_stage, next_stage) = stages(&header)?;
     Ok(Login {
         transit,
-        continues: flags & CONTINUE != 0,
+        continues: header.flag(place::FLAGS, CONTINUE),
         current_stage,
-        next_stage: match transit {
-            true => Stage::from_code(flags & 3)?,
-            false => current_stage,
-        },
+        next_stage,
         version_max: header.u8(VERSIONS),
         version_min: header.u8(VERSIONS + 1),
         isid: header.array(place::LUN),
@@ -446,7 +451,8 @@ fn login(frame: Frame) -> Result<Login, WireError> {
 }
 
 fn encode_login(pdu: &Login) -> Frame {
-    let stages = (pdu.current_stage.code() << 2) | pdu.next_stage.code();
+    let stages =
+        (code_of(&Stage::CODES, pdu.current_stage) << 2) | code_of(&Stage::CODES, pdu.next_stage);
     let mut header = common(LOGIN, stages, pdu.itt, &pdu.numbers);
     header
         .set_flag(place::FLAGS, FINAL, pdu.transit)
@@ -458,101 +464,67 @@ fn encode_login(pdu: &Login) -> Frame {
     framed(header, Bytes::new(), &pdu.data)
 }
 
-impl TaskAttribute {
-    fn from_code(code: u8) -> Result<Self, WireError> {
-        [
-            Self::Untagged,
-            Self::Simple,
-            Self::Ordered,
-            Self::HeadOfQueue,
-            Self::Aca,
-        ]
-        .into_iter()
-        .find(|one| one.code() == code)
-        .ok_or(WireError::Field("ATTR"))
-    }
+/// Whether a login changes its stage, the present one and the next one.
+pub(super) fn stages(header: &Header) -> Result<(bool, Stage, Stage), WireError> {
+    const FIELD: &str = "CSG or NSG";
+    let flags = header.u8(place::FLAGS);
+    let transit = flags & FINAL != 0;
+    let current = of_code(&Stage::CODES, (flags >> 2) & 3, FIELD)?;
+    let next = match transit {
+        true => of_code(&Stage::CODES, flags & 3, FIELD)?,
+        false => current,
+    };
+    Ok((transit, current, next))
+}
 
-    fn code(self) -> u8 {
-        match self {
-            Self::Untagged => 0,
-            Self::Simple => 1,
-            Self::Ordered => 2,
-            Self::HeadOfQueue => 3,
-            Self::Aca => 4,
-        }
-    }
+impl TaskAttribute {
+    const CODES: [(Self, u8); 5] = [
+        (Self::Untagged, 0),
+        (Self::Simple, 1),
+        (Self::Ordered, 2),
+        (Self::HeadOfQueue, 3),
+        (Self::Aca, 4),
+    ];
 }
 
 impl TaskFunction {
-    const ALL: [Self; 8] = [
-        Self::AbortTask,
-        Self::AbortTaskSet,
-        Self::ClearAca,
-        Self::ClearTaskSet,
-        Self::LogicalUnitReset,
-        Self::TargetWarmReset,
-        Self::TargetColdReset,
-        Self::TaskReassign,
+    const CODES: [(Self, u8); 8] = [
+        (Self::AbortTask, 1),
+        (Self::AbortTaskSet, 2),
+        (Self::ClearAca, 3),
+        (Self::ClearTaskSet, 4),
+        (Self::LogicalUnitReset, 5),
+        (Self::TargetWarmReset, 6),
+        (Self::TargetColdReset, 7),
+        (Self::TaskReassign, 8),
     ];
 
     fn from_code(code: u8) -> Self {
-        let known = Self::ALL.into_iter().find(|one| one.code() == code);
-        known.unwrap_or(Self::Other(code))
+        of_code(&Self::CODES, code, "Function").unwrap_or(Self::Other(code))
     }
 
     fn code(self) -> u8 {
-        match self {
-            Self::AbortTask => 1,
-            Self::AbortTaskSet => 2,
-            Self::ClearAca => 3,
-            Self::ClearTaskSet => 4,
-            Self::LogicalUnitReset => 5,
-            Self::TargetWarmReset => 6,
-            Self::TargetColdReset => 7,
-            Self::TaskReassign => 8,
-            Self::Other(code) => code,
+        if let Self::Other(code) = self {
+            return code;
         }
+        code_of(&Self::CODES, self)
     }
 }
 
 impl LogoutReason {
-    fn from_code(code: u8) -> Result<Self, WireError> {
-        [
-            Self::CloseSession,
-            Self::CloseConnection,
-            Self::RemoveConnectionForRecovery,
-        ]
-        .into_iter()
-        .find(|one| one.code() == code)
-        .ok_or(WireError::Field("Reason Code"))
-    }
-
-    fn code(self) -> u8 {
-        match self {
-            Self::CloseSession => 0,
-            Self::CloseConnection => 1,
-            Self::RemoveConnectionForRecovery => 2,
-        }
-    }
+    const CODES: [(Self, u8); 3] = [
+        (Self::CloseSession, 0),
+        (Self::CloseConnection, 1),
+        (Self::RemoveConnectionForRecovery, 2),
+    ];
 }
 
 impl Stage {
-    pub(super) fn from_code(code: u8) -> Result<Self, WireError> {
-        match code {
-            0 => Ok(Self::SecurityNegotiation),
-            1 => Ok(Self::LoginOperationalNegotiation),
-            3 => Ok(Self::FullFeaturePhase),
-            _ => Err(WireError::Field("CSG or NSG")),
-        }
-    }
-
-    pub(super) fn code(self) -> u8 {
-        match self {
-            Self::SecurityNegotiation => 0,
-            Self::LoginOperationalNegotiation => 1,
-            Self::FullFeaturePhase => 3,
-        }
-    }
+    pub(super) const CODES: [(Self, u8); 3] = [
+        (Self::SecurityNegotiation, 0),
+        (Self::LoginOperationalNegotiation, 1),
+        (Self::FullFeaturePhase, 3),
+    ];
 }
 
 const NOP_OUT: u8 = 0x00;

@@ -3,9 +3,10 @@
 use bytes::Bytes;
 
 use super::WireError;
+use super::code::{code_of, of_code};
 use super::deframe::Frame;
 use super::header::{Header, RESERVED_TAG, place};
-use super::request::{CONTINUE, FINAL, Stage, TSIH, framed};
+use super::request::{CONTINUE, FINAL, Stage, TSIH, framed, stages};
 use super::serial::Serial;
 
 /// Where a target's answer stands in its connection, and which commands it takes.
@@ -247,7 +248,7 @@ impl Response {
             Self::Scsi(pdu) => encode_scsi(pdu),
             Self::TaskManagement(pdu) => {
                 let mut header = common(TASK_MANAGEMENT, FINAL, pdu.itt, &pdu.numbers);
-                header.set_u8(RESPONSE, pdu.response.code());
+                header.set_u8(RESPONSE, code_of(&TaskOutcome::CODES, pdu.response));
                 framed(header, Bytes::new(), &Bytes::new())
             }
             Self::Login(pdu) => encode_login(pdu),
@@ -264,7 +265,7 @@ impl Response {
             Self::Logout(pdu) => {
                 let mut header = common(LOGOUT, FINAL, pdu.itt, &pdu.numbers);
                 header
-                    .set_u8(RESPONSE, pdu.response.code())
+                    .set_u8(RESPONSE, code_of(&LogoutOutcome::CODES, pdu.response))
                     .set_u16(TIME2WAIT, pdu.time2wait_s)
                     .set_u16(TIME2RETAIN, pdu.time2retain_s);
                 framed(header, Bytes::new(), &Bytes::new())
@@ -283,7 +284,7 @@ impl Response {
                 let mut header = common(ASYNC_MESSAGE, FINAL, RESERVED_TAG, &pdu.numbers);
                 header
                     .set_u64(place::LUN, pdu.lun)
-                    .set_u8(ASYNC_EVENT, pdu.event.code());
+                    .set_u8(ASYNC_EVENT, code_of(&AsyncEvent::CODES, pdu.event));
                 for (at, value) in (PARAMETERS..).step_by(2).zip(pdu.parameters) {
                     header.set_u16(at, value);
                 }
@@ -292,7 +293,7 @@ impl Response {
             Self::Reject(pdu) => {
                 let mut header = common(REJECT, FINAL, RESERVED_TAG, &pdu.numbers);
                 header
-                    .set_u8(RESPONSE, pdu.reason.code())
+                    .set_u8(RESPONSE, code_of(&RejectReason::CODES, pdu.reason))
                     .set_u32(place::DATA_SN, pdu.data_sn);
                 framed(header, Bytes::new(), &pdu.header)
             }
@@ -317,7 +318,7 @@ impl Response {
             }),
             SCSI => Self::Scsi(decode_scsi(frame)?),
             TASK_MANAGEMENT => Self::TaskManagement(TaskManagementResponse {
-                response: TaskOutcome::from_code(header.u8(RESPONSE))?,
+                response: of_code(&TaskOutcome::CODES, header.u8(RESPONSE), "Response")?,
                 itt,
                 numbers,
             }),
@@ -333,7 +334,7 @@ impl Response {
             }),
             DATA_IN => Self::DataIn(decode_data_in(frame)?),
             LOGOUT => Self::Logout(LogoutResponse {
-                response: LogoutOutcome::from_code(header.u8(RESPONSE))?,
+                response: of_code(&LogoutOutcome::CODES, header.u8(RESPONSE), "Response")?,
                 itt,
                 numbers,
                 time2wait_s: header.u16(TIME2WAIT),
@@ -349,14 +350,14 @@ impl Response {
                 desired_bytes: header.u32(RESIDUAL),
             }),
             ASYNC_MESSAGE => Self::AsyncMessage(AsyncMessage {
-                event: AsyncEvent::from_code(header.u8(ASYNC_EVENT))?,
+                event: of_code(&AsyncEvent::CODES, header.u8(ASYNC_EVENT), "AsyncEvent")?,
                 lun,
                 numbers,
                 parameters: [0, 2, 4].map(|at| header.u16(PARAMETERS + at)),
                 data: frame.data,
             }),
             REJECT => Self::Reject(Reject {
-                reason: RejectReason::from_code(header.u8(RESPONSE))?,
+                reason: of_code(&RejectReason::CODES, header.u8(RESPONSE), "Reason")?,
                 numbers,
                 data_sn: header.u32(place::DATA_SN),
                 header: frame.data,
@@ -386,9 +387,9 @@ fn numbers(header: &Header) -> Numbers {
 }
 
 fn encode_login(pdu: &LoginResponse) -> Frame {
-    let stages = pdu.current_stage.code() << 2;
+    let stages = code_of(&Stage::CODES, pdu.current_stage) << 2;
     let next = if pdu.transit {
-        pdu.next_stage.code()
+        code_of(&Stage::CODES, pdu.next_stage)
     } else {
         0
     };
@@ -399,7 +400,7 @@ fn encode_login(pdu: &LoginResponse) -> Frame {
         .set(RESPONSE, &[pdu.version_max, pdu.version_active])
         .set(place::LUN, &pdu.isid)
         .set_u16(TSIH, pdu.tsih)
-        .set_u16(place::DATA_SN, pdu.status.code());
+        .set_u16(place::DATA_SN, code_of(&LoginStatus::CODES, pdu.status));
     framed(header, Bytes::new(), &pdu.data)
 }
 
@@ -454,24 +455,19 @@ fn decode_scsi(frame: Frame) -> Result<ScsiResponse, WireError> {
 
 fn decode_login(frame: Frame) -> Result<LoginResponse, WireError> {
     let header = frame.header;
-    let flags = header.u8(place::FLAGS);
-    let transit = flags & FINAL != 0;
-    let current_stage = Stage::from_code((flags >> 2) & 3)?;
+    let (transit, current_stage, next_stage) = stages(&header)?;
     Ok(LoginResponse {
         transit,
-        continues: flags & CONTINUE != 0,
+        continues: header.flag(place::FLAGS, CONTINUE),
         current_stage,
-        next_stage: match transit {
-            true => Stage::from_code(flags & 3)?,
-            false => current_stage,
-        },
+        next_stage,
         version_max: header.u8(RESPONSE),
         version_active: header.u8(STATUS),
         isid: header.array(place::LUN),
         tsih: header.u16(TSIH),
         itt: header.u32(place::ITT),
         numbers: numbers(&header),
-        status: LoginStatus::from_code(header.u16(place::DATA_SN))?,
+        status: of_code(&LoginStatus::CODES, header.u16(place::DATA_SN), "Status")?,
         data: frame.data,
     })
 }
@@ -537,14 +533,6 @@ impl TaskOutcome {
         (Self::AuthorizationFailed, 6),
         (Self::Rejected, 255),
     ];
-
-    fn code(self) -> u8 {
-        code_of(&Self::CODES, self)
-    }
-
-    fn from_code(code: u8) -> Result<Self, WireError> {
-        of_code(&Self::CODES, code).ok_or(WireError::Field("Response"))
-    }
 }
 
 impl LoginStatus {
@@ -568,14 +556,6 @@ impl LoginStatus {
         (Self::ServiceUnavailable, 0x0301),
         (Self::OutOfResources, 0x0302),
     ];
-
-    fn code(self) -> u16 {
-        code_of(&Self::CODES, self)
-    }
-
-    fn from_code(code: u16) -> Result<Self, WireError> {
-        of_code(&Self::CODES, code).ok_or(WireError::Field("Status"))
-    }
 }
 
 impl LogoutOutcome {
@@ -585,14 +565,6 @@ impl LogoutOutcome {
         (Self::RecoveryNotSupported, 2),
         (Self::CleanupFailed, 3),
     ];
-
-    fn code(self) -> u8 {
-        code_of(&Self::CODES, self)
-    }
-
-    fn from_code(code: u8) -> Result<Self, WireError> {
-        of_code(&Self::CODES, code).ok_or(WireError::Field("Response"))
-    }
 }
 
 impl AsyncEvent {
@@ -604,14 +576,6 @@ impl AsyncEvent {
         (Self::RequestNegotiation, 4),
         (Self::TasksTerminated, 5),
     ];
-
-    fn code(self) -> u8 {
-        code_of(&Self::CODES, self)
-    }
-
-    fn from_code(code: u8) -> Result<Self, WireError> {
-        of_code(&Self::CODES, code).ok_or(WireError::Field("AsyncEvent"))
-    }
 }
 
 impl RejectReason {
@@ -628,24 +592,6 @@ impl RejectReason {
         (Self::NegotiationReset, 0x0b),
         (Self::WaitingForLogout, 0x0c),
     ];
-
-    fn code(self) -> u8 {
-        code_of(&Self::CODES, self)
-    }
-
-    fn from_code(code: u8) -> Result<Self, WireError> {
-        of_code(&Self::CODES, code).ok_or(WireError::Field("Reason"))
-    }
-}
-
-fn code_of<T: Copy + PartialEq, C: Copy>(codes: &[(T, C)], of: T) -> C {
-    let found = codes.iter().find(|(one, _)| *one == of);
-    found.expect("the table names every variant").1
-}
-
-fn of_code<T: Copy, C: Copy + PartialEq>(codes: &[(T, C)], code: C) -> Option<T> {
-    let found = codes.iter().find(|(_, one)| *one == code);
-    found.map(|(of, _)| *of)
 }
 
 const NOP_IN: u8 = 0x20;

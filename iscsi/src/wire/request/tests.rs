@@ -88,7 +88,9 @@ fn all() -> Vec<Request> {
 
 fn with_codes() -> Vec<Request> {
     let mut all = Vec::new();
-    let functions = TaskFunction::ALL.into_iter();
+    let functions = TaskFunction::CODES
+        .into_iter()
+        .map(|(function, _)| function);
     for function in functions.chain([TaskFunction::Other(0x7f)]) {
         all.push(Request::TaskManagement(TaskManagement {
             function,
