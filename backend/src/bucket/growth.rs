@@ -97,8 +97,7 @@ impl Shared {
         }
         // A split that nobody is at is begun or taken over.
         self.consider_split(id, number, state);
-        let notes = self.splitting.lock().expect(super::LOCK);
-        if let Some(SplitNote::Running(underway)) = notes.get(&(id, number)) {
+        if let Some(underway) = self.split_underway(id, number) {
             underway.is_waited_for.store(true, Ordering::Relaxed);
             return true;
         }

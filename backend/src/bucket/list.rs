@@ -93,7 +93,7 @@ impl Shared {
                 let group = listing.group(text);
                 Some(match (group, upload, Key::new(text)) {
                     (Some(group), _, _) => row::after_prefix(UPLOAD, group),
-                    (None, Some(upload), Some(key)) => after_row(&row::upload(&key, *upload)),
+                    (None, Some(upload), Some(key)) => row::after_row(&row::upload(&key, *upload)),
                     _ => behind(),
                 })
             }
@@ -145,7 +145,7 @@ impl Shared {
                 VersionId::Null => self.null_sequence(id, &key).await?,
             };
             if let Some(sequence) = sequence {
-                return Ok((Some(after_row(&row::entry(&key, sequence))), Some(key)));
+                return Ok((Some(row::after_row(&row::entry(&key, sequence))), Some(key)));
             }
         }
         Ok((Some(row::after_key(ENTRY, text)), None))
@@ -200,8 +200,4 @@ impl Listing<'_> {
         let at = rest.find(delimiter)?;
         key.get(..self.prefix.len() + at + delimiter.len())
     }
-}
-
-fn after_row(row: &Bytes) -> Bytes {
-    [row.as_ref(), &[0]].concat().into()
 }

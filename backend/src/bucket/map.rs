@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::error::Error;
+use super::row;
 use super::{BucketId, Shared};
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::error::ErrorKind;
@@ -220,7 +221,7 @@ impl Shared {
         ];
         self.make_object(&self.map_object(id), rows).await?;
         let state = super::shard::ShardState::open(Bytes::new(), None);
-        let rows = vec![(Bytes::from_static(super::row::STATE), state.encode())];
+        let rows = vec![(Bytes::from_static(row::STATE), state.encode())];
         self.make_object(&self.shard_object(id, 1), rows).await?;
         loop {
             let state = self.fresh_map_any(id).await?.state;
@@ -271,7 +272,7 @@ impl Shared {
                 };
                 version = Some(at);
                 start = match page.entries.last() {
-                    Some((last, _)) => [last.as_ref(), &[0]].concat().into(),
+                    Some((last, _)) => row::after_row(last),
                     None => Bytes::new(),
                 };
                 rows.extend(page.entries);

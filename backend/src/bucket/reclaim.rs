@@ -469,7 +469,7 @@ impl Shared {
 /// Where the next page of rows starts.
 pub(super) fn next_start(page: &OmapPage) -> Option<Bytes> {
     let (last, _) = page.entries.last().filter(|_| page.more)?;
-    Some([last, &[0][..]].concat().into())
+    Some(row::after_row(last))
 }
 
 pub(super) fn odd_row(object: &ObjectId) -> StoreError {

@@ -96,6 +96,11 @@ pub(super) fn kind_range(kind: u8) -> RowRange {
     }
 }
 
+/// The first row that may lie behind this one.
+pub(super) fn after_row(row: &[u8]) -> Bytes {
+    [row, &[0]].concat().into()
+}
+
 /// The first row of a kind at or behind every key with this prefix: `after` it.
 pub(super) fn after_prefix(kind: u8, prefix: &str) -> Bytes {
     let mut row = row_at(kind, prefix);

@@ -115,7 +115,7 @@ impl Scan {
             return Err(odd_answer(&self.shared.map_object(self.id)).into());
         };
         self.at = match (page.more, page.entries.last(), &view.state.end) {
-            (true, Some((last, _)), _) => Some([last.as_ref(), &[0]].concat().into()),
+            (true, Some((last, _)), _) => Some(row::after_row(last)),
             (true, None, _) => Some(at),
             (false, _, Some(end)) => Some([&at[..1], end].concat().into()),
             (false, _, None) => None,

@@ -19,6 +19,7 @@ use super::error::Error;
 use super::filling::Child;
 use super::growth::Underway;
 use super::map::{self, BucketState, Retired, ShardMap, encode_number, retired_row, shard_row};
+use super::reclaim::next_start;
 use super::row::{self, ENTRY, GARBAGE, KEYED, LOG, PART, RowRange, UPLOAD, kind_range};
 use super::shard::{Phase, ShardState, Split};
 use super::{BucketId, Shared, corrupt, may_pass, odd_answer, pause};
@@ -228,9 +229,9 @@ impl Shared {
                 for (row, _) in &page.entries {
                     places.push(row::place_of_key(row));
                 }
-                match page.entries.last() {
-                    Some((last, _)) if page.more => range.start = [last, &[0][..]].concat().into(),
-                    _ => break,
+                match next_start(&page) {
+                    Some(start) => range.start = start,
+                    None => break,
                 }
             }
         }
@@ -319,7 +320,7 @@ impl Shared {
                 let keys: Vec<Bytes> = page.entries.into_iter().map(|(row, _)| row).collect();
                 let Some(last) = keys.last() else { break };
                 // What was removed may cost the next scan as much as what is there.
-                range.start = after(last);
+                range.start = row::after_row(last);
                 let op = WriteOp::new([WriteStep::OmapRemove { keys }])
                     .with_priority(Priority::Background);
                 match self.write_settled(parent, op).await {
@@ -442,7 +443,7 @@ impl Splitter<'_> {
                 let Some((last, _)) = page.entries.last() else {
                     break;
                 };
-                range.start = after(last);
+                range.start = row::after_row(last);
                 let sizes = page
                     .entries
                     .iter()
@@ -488,7 +489,7 @@ impl Splitter<'_> {
             rows: page.entries.len(),
             more: page.more,
         };
-        self.log_at = after(last);
+        self.log_at = row::after_row(last);
         let rows: BTreeSet<Bytes> = page.entries.into_iter().map(|(_, row)| row).collect();
         let keys: Vec<Bytes> = rows.into_iter().collect();
         let now = self.shared.rows_of(&self.parent, &keys).await?;
@@ -545,9 +546,4 @@ impl Splitter<'_> {
         }
         Err(Error::Conflict)
     }
-}
-
-/// The row behind this one, if there is one at once behind it.
-fn after(row: &Bytes) -> Bytes {
-    [&row[..], &[0]].concat().into()
 }
