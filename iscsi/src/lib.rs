@@ -4,4 +4,5 @@
 //! without I/O. Sessions, the SCSI command set and the program's part follow; until they do, the
 //! program serves no iSCSI.
 
+pub mod scsi;
 pub mod wire;
