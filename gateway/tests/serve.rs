@@ -364,7 +364,11 @@ fn a_rotated_keyring_opens_the_same_secrets() {
     assert_eq!(program.stop().code, 0);
 
     // The keyring of before the rotation is refused, and so is one that others may read.
-    fs::write(&keyring, old).unwrap();
+    fs::write(&keyring, &old).unwrap();
+    let refused = run(directory.path(), &["keyring", "rotate"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.stderr.contains("\"k2\""), "{refused:?}");
+    assert_eq!(fs::read_to_string(&keyring).unwrap(), old);
     let refused = run(directory.path(), &["serve", "--listen", "127.0.0.1:0"]);
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(refused.stderr.contains("\"k2\""), "{refused:?}");

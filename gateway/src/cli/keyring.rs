@@ -60,15 +60,14 @@ async fn rotate_keys(config: &Config) -> Result<(), Failure> {
             format!("there is no store in {} yet", config.data_dir.display()),
         ));
     }
-    let mut keyring = Keyring::clone(&*keyring::load(&config.keyring_file, false)?);
+    let old = keyring::load(&config.keyring_file, false)?;
+    let mut keyring = Keyring::clone(&*old);
     let id = keyring::next_id(&keyring);
     keyring
         .rotate(&id)
         .map_err(|error| Failure::from_source("cannot add a key to the keyring", &error))?;
-    // Both keys are in the file until nothing is sealed with the old one.
-    keyring::store(&config.keyring_file, &keyring)?;
     let engine = Engine::open(&config.backend, data_dir.path()).await?;
-    let sealed = seal(&engine, &keyring).await;
+    let sealed = seal(&engine, config, &old, &keyring).await;
     let closed = engine.close().await;
     let sealed = sealed?;
     closed?;
@@ -98,7 +97,12 @@ struct Sealed {
     in_use: BTreeMap<String, u64>,
 }
 
-async fn seal(engine: &Engine, keyring: &Keyring) -> Result<Sealed, Failure> {
+async fn seal(
+    engine: &Engine,
+    config: &Config,
+    old: &Keyring,
+    keyring: &Keyring,
+) -> Result<Sealed, Failure> {
     let catalog = Catalog::open(
         engine.session("keyring rotate").await?,
         Pools::default().meta,
@@ -107,16 +111,42 @@ async fn seal(engine: &Engine, keyring: &Keyring) -> Result<Sealed, Failure> {
     )
     .await
     .map_err(|error| Failure::from_source("cannot open the catalog", &error))?;
-    let seal = async {
-        Ok(Sealed {
-            count: catalog.reseal().await?,
-            in_use: catalog.keyring_use().await?,
-        })
-    };
-    let sealed = seal.await.map_err(|error: CatalogError| {
+    let failed = |error: CatalogError| {
         Failure::from_source("cannot seal the secrets", &error)
             .with_help("nothing is lost: the keyring still holds every key it had")
-    });
+    };
+    let seal = async {
+        check_belongs(config, old, &catalog.keyring_use().await.map_err(failed)?)?;
+        // Both keys are in the file until nothing is sealed with the old one.
+        keyring::store(&config.keyring_file, keyring)?;
+        Ok(Sealed {
+            count: catalog.reseal().await.map_err(failed)?,
+            in_use: catalog.keyring_use().await.map_err(failed)?,
+        })
+    };
+    let sealed = seal.await;
     catalog.close().await;
     sealed
+}
+
+/// Refuses a keyring that lacks a key the store's secrets are sealed with. The new key may get that
+/// one's id, and then looks as if it had sealed them.
+fn check_belongs(
+    config: &Config,
+    keyring: &Keyring,
+    in_use: &BTreeMap<String, u64>,
+) -> Result<(), Failure> {
+    let lacks = |id: &&String| keyring.ids().all(|own| own != id.as_str());
+    let Some(id) = in_use.keys().find(lacks) else {
+        return Ok(());
+    };
+    Err(Failure::new(
+        Exit::Failed,
+        format!(
+            "the keyring {} is of another time: secrets in the store are sealed with the key \
+             \"{id}\", which it lacks",
+            config.keyring_file.display()
+        ),
+    )
+    .with_help("nothing was changed; put the keyring back that has this key, from its backup"))
 }
