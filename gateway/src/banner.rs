@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
+use crate::credentials::Credentials;
 use crate::root::RootKeys;
 
 /// What there is to say.
@@ -65,12 +66,18 @@ impl Banner<'_> {
             }
             RootKeys::Known { access_key } | RootKeys::Given { access_key } => {
                 lines.add("  root access key  ".to_owned() + access_key);
-                if self.credentials_file.exists() {
+                if self.file_holds(access_key) {
                     let path = self.credentials_file.display();
                     lines.add(format!("  root credentials {path}"));
                 }
             }
         }
+    }
+
+    /// Whether the file is of use: a key that was replaced since it was written opens nothing.
+    fn file_holds(&self, access_key: &str) -> bool {
+        Credentials::access_key_in(self.credentials_file)
+            .is_some_and(|held| held.as_str() == access_key)
     }
 
     fn add_commands(&self, lines: &mut Lines) {
@@ -89,7 +96,9 @@ impl Banner<'_> {
                 let secret = shell_quoted(credentials.secret.expose());
                 lines.add(format!("  export AWS_SECRET_ACCESS_KEY={secret}"));
             }
-            RootKeys::Known { .. } | RootKeys::Given { .. } if self.credentials_file.exists() => {
+            RootKeys::Known { access_key } | RootKeys::Given { access_key }
+                if self.file_holds(access_key) =>
+            {
                 let file = quoted(self.credentials_file);
                 lines.add(format!("  export AWS_SHARED_CREDENTIALS_FILE={file}"));
             }
@@ -165,8 +174,9 @@ fn shell_quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
-    use crate::credentials::Credentials;
 
     fn banner<'a>(root: &'a RootKeys, file: &'a Path) -> Banner<'a> {
         Banner {
@@ -193,6 +203,7 @@ mod tests {
         assert!(banner(&shown, &file).render().contains(secret.expose()));
 
         std::fs::write(&file, credentials.to_file()).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
         let given = RootKeys::Given { access_key };
         let text = banner(&given, &file).render();
         assert!(!text.contains(secret.expose()));
@@ -202,5 +213,12 @@ mod tests {
             text.contains("AWS_ENDPOINT_URL=http://127.0.0.1:9000\n"),
             "{text}"
         );
+
+        let replaced = RootKeys::Known {
+            access_key: "ANOTHERKEY".to_owned(),
+        };
+        let text = banner(&replaced, &file).render();
+        assert!(!text.contains("secret'"), "{text}");
+        assert!(text.contains("AWS_ACCESS_KEY_ID=ANOTHERKEY\n"), "{text}");
     }
 }

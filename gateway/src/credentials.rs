@@ -55,6 +55,12 @@ impl Credentials {
         Ok((Self::draw()?, Origin::Drawn))
     }
 
+    /// The access key that `file` holds, if there is one that could be used.
+    pub(crate) fn access_key_in(file: &Path) -> Option<AccessKeyId> {
+        let text = private_file::read(file).ok()??;
+        Some(Self::from_file(&text).ok()?.access_key)
+    }
+
     /// Fresh random keys.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ pub(crate) const ROOT_USER: &str = "root";
 /// How a user gets to the root user's keys.
 #[derive(Clone, Debug)]
 pub(crate) enum RootKeys {
-    /// They exist since an earlier start, under this access key id.
+    /// They exist since an earlier start, under this access key id; of several, the file's.
     Known { access_key: String },
     /// They were drawn now and are kept nowhere: show them.
     Show(Credentials),
@@ -38,7 +38,7 @@ pub(crate) async fn ensure(
     let existing = catalog.user_by_name(ROOT_USER).await.map_err(failed)?;
     if let Some(user) = &existing {
         let keys = catalog.access_keys(&user.id).await.map_err(failed)?;
-        if let Some(access_key) = usable(catalog, &keys)? {
+        if let Some(access_key) = usable(catalog, &keys, file)? {
             return Ok(RootKeys::Known { access_key });
         }
     }
@@ -69,14 +69,16 @@ pub(crate) async fn ensure(
     })
 }
 
-/// The first key that the keyring opens; `None` if there are no keys.
+/// A key that the keyring opens, the one in `file` before others; `None` if there are no keys.
 ///
 /// # Errors
 /// If there are keys and the keyring opens none of them: it belongs to another store, or is older.
-fn usable(catalog: &Catalog, keys: &[AccessKey]) -> Result<Option<String>, Failure> {
+fn usable(catalog: &Catalog, keys: &[AccessKey], file: &Path) -> Result<Option<String>, Failure> {
     let locked = catalog.access_keys_locked_out();
+    let held = Credentials::access_key_in(file);
     let mut problem = None;
-    for key in keys {
+    let is_held = |key: &&AccessKey| Some(&key.id) == held.as_ref();
+    for key in keys.iter().filter(is_held).chain(keys) {
         match locked.iter().find(|(id, _)| *id == key.id) {
             None => return Ok(Some(key.id.to_string())),
             Some((_, error)) => problem = Some(error),

@@ -138,6 +138,51 @@ fn a_terminal_is_shown_the_secret_once() {
 }
 
 #[test]
+fn the_credentials_file_is_named_while_its_key_is_of_use() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("portico-data/root-credentials");
+    let named = format!("AWS_SHARED_CREDENTIALS_FILE={}", file.to_str().unwrap());
+    let program = Program::start(directory.path(), &[]);
+    // Keys come in the order of their ids: one before and one behind the drawn one.
+    let secret = directory.path().join("secret");
+    fs::write(&secret, "another-secret").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    for id in ["0000", "zzzz"] {
+        let add = ["user", "key", "create", "root", "--access-key", id];
+        let added = run(
+            directory.path(),
+            &[&add[..], &["--secret-file", "secret"]].concat(),
+        );
+        assert_eq!(added.code, 0, "{added:?}");
+    }
+    program.stop();
+    let program = Program::start(directory.path(), &[]);
+    assert!(program.banner.contains(&named), "{}", program.banner);
+
+    let credentials = fs::read_to_string(&file).unwrap();
+    let drawn = credentials
+        .lines()
+        .find_map(|it| it.strip_prefix("aws_access_key_id = "));
+    let deleted = run(
+        directory.path(),
+        &["user", "key", "delete", "root", drawn.unwrap()],
+    );
+    assert_eq!(deleted.code, 0, "{deleted:?}");
+    program.stop();
+    let program = Program::start(directory.path(), &[]);
+    assert!(
+        !program.banner.contains("CREDENTIALS_FILE"),
+        "{}",
+        program.banner
+    );
+    assert!(
+        program.banner.contains("AWS_ACCESS_KEY_ID=0000\n"),
+        "{}",
+        program.banner
+    );
+}
+
+#[test]
 fn a_renewed_certificate_is_shown_without_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let first = Certificate::write(directory.path());
