@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use portico_backend::bucket::Error as BucketError;
 use portico_backend::catalog::{BucketName, BucketRecord, BucketState};
 use portico_backend::tenure::Tenure;
 use serde::Deserialize;
 
-use super::reply::{ApiError, Body, Parameters, page};
+use super::reply::{ApiError, Body, Named, Parameters, page};
 use super::user::{check_limit, find};
 use super::{Context, api};
 
@@ -62,7 +62,7 @@ pub(super) async fn create(
 
 pub(super) async fn read(
     State(context): State<Context>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
 ) -> Result<Json<api::BucketWithUsage>, ApiError> {
     let tenure = context.tenure()?;
     let record = record(&tenure, &name).await?;
@@ -87,7 +87,7 @@ pub(super) async fn read(
 
 pub(super) async fn delete(
     State(context): State<Context>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
 ) -> Result<StatusCode, ApiError> {
     let tenure = context.tenure()?;
     let record = record(&tenure, &name).await?;

@@ -2,8 +2,8 @@
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, QueryRejection};
-use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderValue};
 use axum::http::request::Parts;
@@ -180,6 +180,21 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Parameters<T> 
             .await
             .map(|Query(parameters)| Self(parameters))
             .map_err(|error: QueryRejection| ApiError::invalid(error.body_text()))
+    }
+}
+
+/// The parts of the path that name something.
+#[derive(Debug)]
+pub(super) struct Named<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        Path::from_request_parts(parts, state)
+            .await
+            .map(|Path(names)| Self(names))
+            .map_err(|error: PathRejection| ApiError::invalid(error.body_text()))
     }
 }
 

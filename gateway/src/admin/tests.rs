@@ -279,6 +279,15 @@ async fn every_reply_is_json_also_to_nonsense() {
     let admin = Admin::start().await;
     let missing = admin.ask("GET", "/v2/users", Value::Null).await;
     assert_eq!(code(&missing), (404, "NoSuchRoute"));
+    for path in ["/v1/users/%ff", "/v1/buckets/%ff", "/v1/users/a/keys/%ff"] {
+        let method = if path.contains("keys") {
+            "DELETE"
+        } else {
+            "GET"
+        };
+        let no_text = admin.ask(method, path, Value::Null).await;
+        assert_eq!(code(&no_text), (400, "InvalidRequest"), "{path}");
+    }
     let wrong = admin.ask("PUT", "/v1/users", Value::Null).await;
     assert_eq!(code(&wrong), (405, "MethodNotAllowed"));
     for body in ["{", "[]", "{\"name\": \"a\", \"colour\": 1}", "{}", "\u{0}"] {

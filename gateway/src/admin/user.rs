@@ -1,14 +1,14 @@
 //! `/v1/users`: users and their access keys. A user is addressed by name or id.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use portico_backend::catalog::{AccessKeyId, Catalog, Secret, User};
 use serde::Deserialize;
 
 use super::Context;
 use super::api;
-use super::reply::{ApiError, Body, Parameters, page};
+use super::reply::{ApiError, Body, Named, Parameters, page};
 
 /// Which page of a list.
 #[derive(Debug, Deserialize)]
@@ -49,7 +49,7 @@ pub(super) async fn create(
 
 pub(super) async fn read(
     State(context): State<Context>,
-    Path(user): Path<String>,
+    Named(user): Named<String>,
 ) -> Result<Json<api::User>, ApiError> {
     let tenure = context.tenure()?;
     let user = find(&tenure.volumes.catalog, &user).await?;
@@ -58,7 +58,7 @@ pub(super) async fn read(
 
 pub(super) async fn change(
     State(context): State<Context>,
-    Path(user): Path<String>,
+    Named(user): Named<String>,
     Body(change): Body<api::UserChange>,
 ) -> Result<Json<api::User>, ApiError> {
     let tenure = context.tenure()?;
@@ -82,7 +82,7 @@ pub(super) async fn change(
 
 pub(super) async fn delete(
     State(context): State<Context>,
-    Path(user): Path<String>,
+    Named(user): Named<String>,
 ) -> Result<StatusCode, ApiError> {
     let tenure = context.tenure()?;
     let user = find(&tenure.volumes.catalog, &user).await?;
@@ -93,7 +93,7 @@ pub(super) async fn delete(
 
 pub(super) async fn key_list(
     State(context): State<Context>,
-    Path(user): Path<String>,
+    Named(user): Named<String>,
 ) -> Result<Json<api::AccessKeys>, ApiError> {
     let tenure = context.tenure()?;
     let user = find(&tenure.volumes.catalog, &user).await?;
@@ -113,7 +113,7 @@ pub(super) async fn key_list(
 
 pub(super) async fn key_create(
     State(context): State<Context>,
-    Path(user): Path<String>,
+    Named(user): Named<String>,
     Body(new): Body<api::NewAccessKey>,
 ) -> Result<(StatusCode, Json<api::MadeAccessKey>), ApiError> {
     let tenure = context.tenure()?;
@@ -146,7 +146,7 @@ pub(super) async fn key_create(
 
 pub(super) async fn key_delete(
     State(context): State<Context>,
-    Path((user, key)): Path<(String, String)>,
+    Named((user, key)): Named<(String, String)>,
 ) -> Result<StatusCode, ApiError> {
     let tenure = context.tenure()?;
     let user = find(&tenure.volumes.catalog, &user).await?;
