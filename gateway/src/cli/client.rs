@@ -11,6 +11,7 @@ use bytes::Bytes;
 use clap::Args;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
+use portico_backend::catalog::Secret;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use serde::Serialize;
@@ -56,7 +57,7 @@ pub(super) struct Target {
 #[derive(Debug)]
 pub(super) struct Client {
     place: Place,
-    token: Option<String>,
+    token: Option<Secret>,
 }
 
 #[derive(Debug)]
@@ -110,13 +111,18 @@ impl Client {
                 format!("there is no file {}", token_file.display()),
             )
         })?;
+        let token = Secret::new(token.trim()).map_err(|error| {
+            let what = format!("the token in {} {error}", token_file.display());
+            Failure::new(Exit::Usage, what)
+                .with_help("give the file that admin.tcp.token_file of the server names, or a copy")
+        })?;
         Ok(Self {
             place: Place::Tcp {
                 host: host.to_owned(),
                 port,
                 tls,
             },
-            token: Some(token.trim().to_owned()),
+            token: Some(token),
         })
     }
 
@@ -209,7 +215,7 @@ impl Client {
             .header(header::HOST, "portico")
             .header(header::CONTENT_TYPE, "application/json");
         if let Some(token) = &self.token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+            request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.expose()));
         }
         let request = request
             .body(Full::new(Bytes::from(body)))

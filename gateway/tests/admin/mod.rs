@@ -236,6 +236,12 @@ fn over_tcp_the_token_opens_and_the_certificate_is_checked() {
         &status_other,
         "cannot reach portico at localhost",
     );
+    // The private key, given by mistake, is told from a token before anybody is asked.
+    write_private(&directory.join("no-token"), "two\nlines\n");
+    let confused = ["--token-file", "no-token", "--ca-file", "certificate.pem"];
+    let refused = run(directory, &[&status[..], &confused].concat());
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.stderr.contains("token in no-token"), "{refused:?}");
     // A token never leaves without a check of whom it goes to.
     let unchecked = [&status[..], &["--token-file", "token"]].concat();
     assert_eq!(run(directory, &unchecked).code, 2);
