@@ -75,6 +75,18 @@ impl Claim {
         ))
     }
 
+    /// Gives the volume back: who takes it next has nobody to fence. Nothing that was written under
+    /// the claim may be on its way any more.
+    ///
+    /// # Errors
+    /// `GuardFailed` if somebody took the volume since.
+    pub async fn release(&self, store: &dyn ObjectStore, object: &ObjectId) -> Result<(), Error> {
+        let op = WriteOp::new([WriteStep::XattrRemove { name: CLAIMANT }])
+            .guarded(Guard::Exists)
+            .guarded(self.guard());
+        store.write(object, op).await.map(|_| ())
+    }
+
     /// Greater than that of every claim of the volume before.
     #[must_use]
     pub fn epoch(&self) -> u64 {

@@ -8,7 +8,7 @@
 //! 2. [`object`]: the trait [`object::ObjectStore`] and its data;
 //! 3. engines ([`memory`], [`faulty`], [`local`], [`rados`]) and what they share (`engine`), which never name
 //!    a volume;
-//! 4. [`stripe`], [`claim`], [`catalog`], [`bucket`]: volumes, which never name an engine. Both meet
+//! 4. [`stripe`], [`claim`], [`catalog`], [`bucket`], [`image`]: volumes, which never name an engine. Both meet
 //!    in `Arc<dyn ObjectStore>`, joined by the program alone;
 //! 5. [`volumes`]: the catalog with what it lists;
 //! 6. [`tenure`]: the volumes over one session, until that is fenced.
@@ -24,6 +24,7 @@ mod engine;
 pub mod error;
 pub mod faulty;
 pub mod gate;
+pub mod image;
 pub mod limits;
 pub mod local;
 pub mod memory;

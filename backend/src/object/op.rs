@@ -270,6 +270,29 @@ impl Payload {
         self.0.iter()
     }
 
+    /// `length` bytes from `offset` on, without copying.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[must_use]
+    pub fn slice(&self, offset: u64, length: u64) -> Self {
+        let mut slices = SmallVec::new();
+        let (mut skip, mut rest) = (offset, length);
+        for piece in &self.0 {
+            let piece_bytes = piece.len() as u64;
+            let from = skip.min(piece_bytes);
+            let to = from + rest.min(piece_bytes - from);
+            skip -= from;
+            rest -= to - from;
+            if from < to {
+                let index = |at: u64| usize::try_from(at).expect("within a slice");
+                slices.push(piece.slice(index(from)..index(to)));
+            }
+        }
+        assert_eq!(rest, 0, "a slice lies in its payload");
+        Self(slices)
+    }
+
     /// All pieces as one; copies only if there are several.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {

@@ -1,0 +1,126 @@
+//! Taking away the data of an image behind a size, or all of it.
+
+use std::sync::Arc;
+
+use futures_util::{TryStreamExt, stream};
+
+use super::create::remove_object;
+use crate::error::{Error, ErrorKind};
+use crate::object::{
+    ListCursor, ObjectId, ObjectName, ObjectStore, Pool, Priority, WriteOp, WriteStep,
+};
+use crate::stripe::Layout;
+
+/// Objects cut or removed at a time.
+const AT_ONCE: usize = 16;
+
+/// Names listed at a time.
+const PAGE_NAMES: u32 = 1_000;
+
+/// The data of one image.
+#[derive(Clone, Debug)]
+pub(super) struct Extent<'a> {
+    pub(super) store: &'a dyn ObjectStore,
+    pub(super) pool: &'a Pool,
+    pub(super) prefix: Arc<str>,
+    pub(super) layout: Layout,
+}
+
+impl Extent<'_> {
+    /// Takes away what lies in `size..end`. An image is mostly holes: where the pool has fewer
+    /// objects than the range, those are listed instead.
+    pub(super) async fn trim(&self, size: u64, end: u64) -> Result<(), Error> {
+        if size >= end {
+            return Ok(());
+        }
+        let first = self.first_touched(size);
+        let count = self.layout.object_count(end);
+        let usage = self.store.usage(self.pool).await?;
+        if count.saturating_sub(first) <= usage.object_count.saturating_add(AT_ONCE as u64) {
+            return stream::iter((first..count).map(Ok))
+                .try_for_each_concurrent(AT_ONCE, |number| self.cut(number, size))
+                .await;
+        }
+        let mut cursor = ListCursor::start();
+        loop {
+            let page = self.store.list(self.pool, cursor, PAGE_NAMES).await?;
+            let numbers = page
+                .names
+                .iter()
+                .filter(|name| name.prefix() == &*self.prefix)
+                .filter_map(ObjectName::number)
+                .filter(|number| (first..count).contains(number));
+            stream::iter(numbers.map(Ok))
+                .try_for_each_concurrent(AT_ONCE, |number| self.cut(number, size))
+                .await?;
+            match page.next {
+                Some(next) => cursor = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// The least number of an object that may hold a byte behind `size`.
+    fn first_touched(&self, size: u64) -> u64 {
+        let count = u64::from(self.layout.stripe_count());
+        size / (u64::from(self.layout.object_size()) * count) * count
+    }
+
+    async fn cut(&self, number: u64, size: u64) -> Result<(), Error> {
+        let name = ObjectName::numbered(&self.prefix, number);
+        let object = ObjectId::new(self.pool, name);
+        let keep = kept_bytes(&self.layout, number, size);
+        if keep == 0 {
+            return remove_object(self.store, &object).await;
+        }
+        if keep == u64::from(self.layout.object_size()) {
+            return Ok(());
+        }
+        let op =
+            WriteOp::new([WriteStep::Truncate { size: keep }]).with_priority(Priority::Background);
+        match self.store.write(&object, op).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Bytes of an object that belong to a volume of `size` bytes. They are its first ones.
+fn kept_bytes(layout: &Layout, number: u64, size: u64) -> u64 {
+    let unit = u64::from(layout.stripe_unit());
+    let count = u64::from(layout.stripe_count());
+    let object_size = u64::from(layout.object_size());
+    let (set, column) = (number / count, number % count);
+    let in_set = size.saturating_sub(set * count * object_size);
+    let rows = in_set / (unit * count);
+    let in_row = (in_set % (unit * count)).saturating_sub(column * unit);
+    (rows * unit + in_row.min(unit)).min(object_size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_what_the_layout_maps() {
+        for (unit, count, object_size) in [(4_096, 1, 4_096), (4_096, 3, 16_384), (8_192, 2, 8_192)]
+        {
+            let layout = Layout::new(unit, count, object_size).unwrap();
+            for size in [0, 1, 4_096, 4_097, 12_288, 40_000, 49_152, 49_153, 100_000] {
+                for number in 0..12 {
+                    let mapped: u64 = layout
+                        .map(0, size)
+                        .filter(|piece| piece.object_number == number)
+                        .map(|piece| piece.length)
+                        .sum();
+                    assert_eq!(
+                        kept_bytes(&layout, number, size),
+                        mapped,
+                        "{number} at {size}"
+                    );
+                }
+            }
+        }
+    }
+}
