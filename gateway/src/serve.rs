@@ -16,7 +16,7 @@ use crate::admin;
 use crate::assemble::{Engine, Node, wait_for_cluster};
 use crate::banner::Banner;
 use crate::config::{Backend, Config, Listen};
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, store_path};
 use crate::descriptors;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
@@ -57,8 +57,11 @@ async fn serve_from(
     let (engine, keyring) = match config.backend {
         // The keyring comes first: without it nothing is made.
         Backend::Local { .. } | Backend::Memory { .. } => {
-            let is_new =
-                matches!(config.backend, Backend::Memory { .. }) || data_dir.store_is_new();
+            let is_local = matches!(config.backend, Backend::Local { .. });
+            let is_new = !is_local || data_dir.store_is_new();
+            if is_local && is_new && config.keyring_file.exists() {
+                warn_of_new_store(config);
+            }
             let keyring = keyring::load(&config.keyring_file, is_new)?;
             let engine = Engine::open(&config.backend, data_dir.path()).await?;
             (engine, keyring)
@@ -323,6 +326,17 @@ async fn reload(certificates: &[Arc<Certificates>]) {
             tracing::error!(%panic, "looking at a certificate failed");
         }
     }
+}
+
+/// A keyring is there from an earlier start, or was put there for a store that was to follow. Where
+/// the store's volume is not mounted, clients would find an empty server that takes their writes.
+fn warn_of_new_store(config: &Config) {
+    tracing::warn!(
+        keyring = %config.keyring_file.display(),
+        "making an empty store in {}, although the keyring was made before; if there should be \
+         one, stop at once and put it back, or mount the volume that it is on",
+        store_path(&config.data_dir).display(),
+    );
 }
 
 fn token(path: &std::path::Path) -> Result<Secret, Failure> {

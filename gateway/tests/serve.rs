@@ -309,6 +309,19 @@ fn a_capacity_beyond_the_file_system_is_warned_of() {
 
 /// A client that does not finish its request holds the first stop up; the second one cuts it.
 #[test]
+fn a_store_that_is_gone_from_beside_its_keyring_is_told_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = Program::start(directory.path(), &[]).stop();
+    let told = "making an empty store in ./portico-data/store, although the keyring";
+    assert!(!first.stderr.contains(told), "{first:?}");
+    let again = Program::start(directory.path(), &[]).stop();
+    assert!(!again.stderr.contains(told), "{again:?}");
+    fs::remove_dir_all(directory.path().join("portico-data/store")).unwrap();
+    let emptied = Program::start(directory.path(), &[]).stop();
+    assert!(emptied.stderr.contains(told), "{emptied:?}");
+}
+
+#[test]
 fn a_second_stop_cuts_requests_and_leaves_no_socket() {
     let directory = tempfile::tempdir().unwrap();
     let program = Program::start(directory.path(), &[]);
