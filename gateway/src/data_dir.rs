@@ -109,9 +109,13 @@ fn in_use(path: &Path, file: &mut File) -> Failure {
 }
 
 fn cannot(path: &Path, error: &io::Error) -> Failure {
-    Failure::from_source(
+    let failure = Failure::from_source(
         format!("cannot use the data directory {}", path.display()),
         error,
+    );
+    failure.with_help(
+        "name a directory that this user may write to, or a place where one can be made, \
+         with --data-dir or the key data_dir",
     )
 }
 
@@ -125,6 +129,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("data");
         assert!(DataDir::take_existing(&path).is_err());
+        std::fs::write(&path, "no directory").unwrap();
+        let failure = DataDir::take(&path).unwrap_err().to_string();
+        assert!(failure.contains("--data-dir"), "{failure}");
+        std::fs::remove_file(&path).unwrap();
         let held = DataDir::take(&path).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
