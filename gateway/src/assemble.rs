@@ -24,7 +24,7 @@ use crate::config::{Backend, Config, Rados};
 use crate::data_dir::store_path;
 use crate::error::{Exit, Failure};
 use crate::health::Health;
-use crate::limits::{CLOSE_TIMEOUT, CLUSTER_CLOSE_TIMEOUT};
+use crate::limits::{CLOSE_TIMEOUT, CLUSTER_CLOSE_TIMEOUT, RADOS_TRANSFER_BYTES};
 use crate::tenure::{Keeper, Plan, Sessions};
 
 /// The name in the catalog of the one node that a store of its own has.
@@ -312,6 +312,10 @@ fn s3_options(config: &Config) -> S3Options {
         sigv2: config.s3.sigv2,
         part_bytes_min: config.s3.multipart_part_bytes_min,
         transfer_bytes_per_second_min: config.limits.transfer_bytes_per_second_min,
+        transfer_bytes: match config.backend {
+            Backend::Rados(_) => RADOS_TRANSFER_BYTES,
+            Backend::Local { .. } | Backend::Memory { .. } => S3Options::default().transfer_bytes,
+        },
         ..S3Options::default()
     }
 }

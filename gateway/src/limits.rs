@@ -103,6 +103,12 @@ pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the connections to a cluster may take to close.
 pub(crate) const CLUSTER_CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// What a transfer to or from a cluster keeps: a piece of 4 MiB on its way and one beside it.
+pub(crate) const RADOS_TRANSFER_BYTES: u64 = 8 << 20;
+
+/// How often the monitors are asked how full the pools are: they themselves learn it every few seconds.
+pub(crate) const POOLS_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Pause between two steps of one round of background work, so that clients come first.
 pub(crate) const RECLAIM_STEP_PAUSE: Duration = Duration::from_millis(20);
 

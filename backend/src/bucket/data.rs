@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::entry::{Owner, Span};
 use super::error::Error;
 use super::row::DataId;
-use super::{BucketOptions, Shared, may_pass, odd_answer, pause};
+use super::{Shared, may_pass, odd_answer, pause};
 use crate::error::{Error as StoreError, ErrorKind};
 use crate::object::{
     ObjectId, ObjectName, Payload, ReadOp, ReadResult, ReadStep, WriteOp, WriteStep, XattrName,
@@ -26,11 +26,11 @@ use crate::object::{
 /// For which key the data was written: [`Owner`].
 pub(super) const OWNER: XattrName = XattrName::new("bucket.owner");
 
-/// Bytes of one write. Two are on their way while a third is gathered.
-const UNIT_BYTES: u32 = 2 * 1024 * 1024;
-
-/// Writes of one object on their way.
+/// Writes of one object on their way at most while a further one is gathered.
 pub(super) const WRITES_MAX: usize = 2;
+
+/// Bytes of these together, unless one alone has more.
+const WRITES_BYTES_MAX: u32 = 4 * 1024 * 1024;
 
 /// How long closing waits for changes on their way.
 const CLOSING_MAX: Duration = Duration::from_secs(30);
@@ -67,10 +67,6 @@ impl Failures {
         let index = list.iter().position(|failure| failure.due_ms <= now_ms)?;
         list.remove(index)
     }
-}
-
-pub(super) fn unit_bytes(options: &BucketOptions) -> u32 {
-    options.object_bytes.min(UNIT_BYTES)
 }
 
 pub(super) fn name_prefix(data: DataId) -> Arc<str> {
@@ -176,7 +172,7 @@ impl DataWriter {
     }
 
     pub(super) async fn write(&mut self, mut data: Bytes) -> Result<(), Error> {
-        let unit = usize::try_from(unit_bytes(&self.shared.options)).expect("32 bits fit");
+        let unit = usize::try_from(self.shared.unit_bytes()).expect("32 bits fit");
         let written = self.staged.as_ref().map_or(0, |staged| staged.span.size);
         let size = written + (self.gathered_bytes + data.len()) as u64;
         if size > self.size_max {
@@ -231,7 +227,7 @@ impl DataWriter {
         let Some(staged) = &self.staged else {
             return self.send_head(data, length).await;
         };
-        if staged.in_flight.len() >= WRITES_MAX {
+        if staged.in_flight.len() >= self.shared.writes_max() {
             self.wait_one().await?;
         }
         let staged = self.staged.as_mut().expect("it was there");
@@ -304,6 +300,17 @@ fn already_failed() -> StoreError {
 }
 
 impl Shared {
+    /// Bytes of one write of data. Objects of the data pool are filled by whole ones.
+    pub(super) fn unit_bytes(&self) -> u32 {
+        let best = self.data_limits.stream_write_bytes;
+        self.options.object_bytes.min(best)
+    }
+
+    fn writes_max(&self) -> usize {
+        let count = usize::try_from(WRITES_BYTES_MAX / self.unit_bytes()).expect("32 bits fit");
+        count.clamp(1, WRITES_MAX)
+    }
+
     pub(super) fn data_object(&self, data: DataId, number: u64) -> ObjectId {
         let name = ObjectName::numbered(&name_prefix(data), number);
         ObjectId::new(&self.data, name)

@@ -128,6 +128,7 @@ struct Shared {
     options: BucketOptions,
     /// Of the meta pool.
     limits: Limits,
+    data_limits: Limits,
     map_prefix: Arc<str>,
     writer: writer::Writer,
     queues: Mutex<HashMap<(BucketId, u64), commit::Queue>>,
@@ -189,10 +190,12 @@ impl Buckets {
         options: BucketOptions,
         stats: Arc<BucketStats>,
     ) -> Result<Arc<Self>, Error> {
-        options.check();
+        let data_limits = store.limits(&data);
+        options.check(&data_limits);
         let writer = writer::Writer::register(&store, &meta).await?;
         let shared = Arc::new(Shared {
             limits: store.limits(&meta),
+            data_limits,
             store,
             meta,
             data,
@@ -269,10 +272,11 @@ impl Buckets {
 }
 
 impl BucketOptions {
-    fn check(&self) {
+    fn check(&self, data: &Limits) {
         assert!(self.object_bytes > 0, "data objects hold bytes");
+        let unit_bytes = self.object_bytes.min(data.stream_write_bytes);
         assert!(
-            self.object_bytes.is_multiple_of(data::unit_bytes(self)),
+            self.object_bytes.is_multiple_of(unit_bytes),
             "data objects are written in whole units"
         );
         assert!(self.inline_bytes_max <= 64 * 1024, "inline data is small");

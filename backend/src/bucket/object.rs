@@ -19,9 +19,6 @@ use crate::error::{Error as StoreError, ErrorKind};
 /// Bytes of an object (S3 API, "Multipart upload limits"): 5 TiB.
 pub(super) const OBJECT_SIZE_MAX: u64 = 5 << 40;
 
-/// Bytes of one piece that a reader gives.
-const PIECE_BYTES: u64 = 1024 * 1024;
-
 /// Pieces asked for before the reader's caller wants them.
 const READ_AHEAD: usize = 2;
 
@@ -179,11 +176,12 @@ impl Object {
 
     /// The piece at `at`, and where the next one starts. `at` lies before `end`.
     async fn piece(&self, at: u64, end: u64) -> Result<(Source, u64), Error> {
+        let piece_bytes = u64::from(self.shared.data_limits.stream_read_bytes);
         let piece_end = |base: u64, span: &Span| {
             let object_bytes = u64::from(span.object_bytes);
             let inside = at - base;
             let stop = (inside - inside % object_bytes + object_bytes).min(span.size);
-            stop.min(inside + PIECE_BYTES).min(end - base)
+            stop.min(inside + piece_bytes).min(end - base)
         };
         match &*self.body {
             Body::Empty => Err(missing(&self.record.key).into()),
@@ -216,7 +214,7 @@ enum Source {
     Stored(Span, Range<u64>),
 }
 
-/// Gives the bytes of a range in pieces of at most 1 MiB, reading a little ahead.
+/// Gives the bytes of a range in pieces of the size that serves the store best, reading a little ahead.
 #[derive(Debug)]
 pub struct ObjectReader {
     object: Object,

@@ -283,6 +283,8 @@ pub(super) const LIMITS: Limits = Limits {
     clone_range: CloneRange::Copy,
     sparse_reads: true,
     buffered: true,
+    stream_read_bytes: 1024 * 1024,
+    stream_write_bytes: 2 * 1024 * 1024,
     discard_bytes: 4_096,
 };
 

@@ -151,6 +151,10 @@ pub struct Limits {
     pub sparse_reads: bool,
     /// Whether `Buffered` differs from `Durable`. Where it does not, `flush` has nothing to do.
     pub buffered: bool,
+    /// Bytes of one read that serve a long reading of many objects best.
+    pub stream_read_bytes: u32,
+    /// Bytes of one write that serve a long writing of many objects best.
+    pub stream_write_bytes: u32,
     /// Zeroing or truncating a range aligned to this many bytes returns its space.
     pub discard_bytes: u32,
 }

@@ -26,7 +26,7 @@ mod watch;
 mod write;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use self::blocking::Blocking;
@@ -34,12 +34,12 @@ use self::connect::connect;
 use self::flow::Flow;
 use self::librados::Cluster;
 use self::monitor::PoolFacts;
-use self::session::Session;
+use self::session::{Session, locked};
 use crate::error::{Error, ErrorKind};
 use crate::object::{ObjectStore, Pool};
 
 pub use self::flow::OldestOp;
-pub use self::monitor::{ClusterHealth, HealthCheck};
+pub use self::monitor::{ClusterHealth, Fullness, HealthCheck, PoolFullness};
 pub use self::stats::RadosStats;
 
 /// How a cluster is reached and used.
@@ -97,6 +97,8 @@ pub struct RadosStore {
     shared: Arc<Shared>,
     /// For questions about the cluster; carries no operations, so nobody fences it.
     control: Arc<Cluster>,
+    /// As last seen.
+    fullness: Arc<Mutex<Vec<PoolFullness>>>,
 }
 
 /// What all sessions share.
@@ -139,6 +141,7 @@ impl RadosStore {
                 mon_calls: Blocking::start("rados-mon", 2)?,
             }),
             control,
+            fullness: Arc::default(),
         })
     }
 
@@ -169,6 +172,28 @@ impl RadosStore {
         let control = Arc::clone(&self.control);
         let asked = self.shared.mon_calls.run(move || monitor::health(&control));
         asked.await?
+    }
+
+    /// Asks the monitors how full the pools are, and keeps the answer for [`Self::fullness`].
+    ///
+    /// # Errors
+    /// `Unavailable` if no monitor answers; what was known before stays.
+    pub async fn look_at_fullness(&self) -> Result<Vec<PoolFullness>, Error> {
+        let control = Arc::clone(&self.control);
+        let pools = self.shared.options.pools.clone();
+        let asked = self
+            .shared
+            .mon_calls
+            .run(move || monitor::fullness(&control, &pools));
+        let found = asked.await??;
+        locked(&self.fullness).clone_from(&found);
+        Ok(found)
+    }
+
+    /// How full the pools were when last looked at; empty if nobody looked.
+    #[must_use]
+    pub fn fullness(&self) -> Vec<PoolFullness> {
+        locked(&self.fullness).clone()
     }
 }
 

@@ -9,6 +9,9 @@ use crate::error::{Error, ErrorKind};
 use crate::limits::{OBJECT_BYTES_MAX, OMAP_KEYS_PER_OP_MAX, OP_BYTES_MAX};
 use crate::object::{CloneRange, Limits, Usage};
 
+/// Asks for all pools with their flags.
+const POOLS: &str = r#"{"prefix":"osd pool ls","detail":"detail","format":"json"}"#;
+
 /// A pool that was found.
 #[derive(Clone, Debug)]
 pub(super) struct PoolFacts {
@@ -35,6 +38,24 @@ pub struct HealthCheck {
     pub summary: String,
 }
 
+/// How full a pool is by the flags that the monitors give it: that of the fullest OSD that holds some
+/// of it, or of its quota.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Fullness {
+    Room,
+    /// Above the ratio "nearfull" or "backfillfull". Writes go on.
+    NearlyFull,
+    /// Writes that need room are refused.
+    Full,
+}
+
+/// A pool of the cluster and how full it is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PoolFullness {
+    pub ceph_pool: String,
+    pub fullness: Fullness,
+}
+
 /// What a pool without any facts allows: nothing.
 pub(super) const NO_LIMITS: Limits = Limits {
     omap: false,
@@ -54,6 +75,9 @@ const REPLICATED: Limits = Limits {
     sparse_reads: false,
     // A write is on stable storage of all copies when it is answered.
     buffered: false,
+    // Each operation costs an OSD and its copies as much whatever its size.
+    stream_read_bytes: 4 * 1024 * 1024,
+    stream_write_bytes: 4 * 1024 * 1024,
     discard_bytes: 4_096,
 };
 
@@ -62,8 +86,7 @@ const REPLICATED: Limits = Limits {
 /// # Errors
 /// `NotFound` for a pool that does not exist, `Unsupported` for one that cannot be used.
 pub(super) fn probe_pools(cluster: &Cluster, pools: &[RadosPool]) -> Result<Vec<PoolFacts>, Error> {
-    let command = r#"{"prefix":"osd pool ls","detail":"detail","format":"json"}"#;
-    let known = ask(cluster, command)?;
+    let known = ask(cluster, POOLS)?;
     let known = known.as_array().map(Vec::as_slice).unwrap_or_default();
     let probe = |pool: &RadosPool| {
         let name = &pool.ceph_pool;
@@ -85,6 +108,34 @@ pub(super) fn probe_pools(cluster: &Cluster, pools: &[RadosPool]) -> Result<Vec<
         })
     };
     pools.iter().map(probe).collect()
+}
+
+/// How full the pools are, each of which is named once. Blocks.
+pub(super) fn fullness(cluster: &Cluster, pools: &[RadosPool]) -> Result<Vec<PoolFullness>, Error> {
+    let known = ask(cluster, POOLS)?;
+    let known = known.as_array().map(Vec::as_slice).unwrap_or_default();
+    let used = known.iter().filter(|facts| {
+        let mut names = pools.iter().map(|pool| &pool.ceph_pool);
+        names.any(|name| facts["pool_name"] == name.as_str())
+    });
+    let told = used.map(|facts| PoolFullness {
+        ceph_pool: shown(&facts["pool_name"]),
+        fullness: fullness_of(facts["flags_names"].as_str().unwrap_or_default()),
+    });
+    Ok(told.collect())
+}
+
+fn fullness_of(flags: &str) -> Fullness {
+    let of_flag = |flag: &str| match flag {
+        "full" | "full_quota" => Fullness::Full,
+        "backfillfull" | "nearfull" => Fullness::NearlyFull,
+        _ => Fullness::Room,
+    };
+    flags
+        .split(',')
+        .map(of_flag)
+        .max()
+        .unwrap_or(Fullness::Room)
 }
 
 /// # Errors
@@ -200,4 +251,23 @@ fn run(cluster: &Cluster, command: &str) -> Result<Vec<u8>, Error> {
 
 fn shown(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_flag_says_how_full_a_pool_is() {
+        for (flags, fullness) in [
+            ("", Fullness::Room),
+            ("hashpspool", Fullness::Room),
+            ("hashpspool,nearfull", Fullness::NearlyFull),
+            ("hashpspool,backfillfull", Fullness::NearlyFull),
+            ("full_quota,hashpspool,nearfull", Fullness::Full),
+            ("hashpspool,full", Fullness::Full),
+        ] {
+            assert_eq!(fullness_of(flags), fullness, "{flags}");
+        }
+    }
 }
