@@ -20,6 +20,7 @@ mod listen;
 mod log;
 mod metrics;
 mod node;
+mod pools;
 mod private_file;
 mod reclaim;
 mod root;

@@ -25,6 +25,7 @@ use crate::keyring;
 use crate::limits::{CERTIFICATE_CHECK_INTERVAL, SIDE_CONNECTIONS_MAX};
 use crate::listen::{Bounds, Listener, Protocol};
 use crate::metrics::{self, ReclaimStats};
+use crate::pools;
 use crate::private_file;
 use crate::reclaim;
 use crate::root::{self, RootKeys};
@@ -261,6 +262,9 @@ impl Running {
             http(listener, admin::with_token(router.clone(), token));
         }
         http(listeners.admin, router);
+        if let Engine::Rados(store) = &node.engine {
+            side.spawn(pools::watch(store.clone(), stopping.clone()));
+        }
         side.spawn(watch_certificates(certificates, stopping));
         Self {
             front,

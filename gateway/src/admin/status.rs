@@ -11,6 +11,7 @@ use portico_backend::tenure::Tenure;
 
 use super::reply::ApiError;
 use super::{Context, api};
+use crate::pools;
 use crate::space::Space;
 
 /// Who asks for the status does not want to wait for a cluster that is ill.
@@ -109,6 +110,8 @@ async fn cluster(store: &RadosStore, warnings: &mut Vec<String>) -> api::Cluster
     };
     let checks = health.checks.iter();
     warnings.extend(checks.map(|check| format!("{}: {}", check.code, check.summary)));
+    let pools = store.fullness();
+    warnings.extend(pools.iter().filter_map(pools::warning));
     let oldest = store.oldest_op();
     if let Some(oldest) = &oldest
         && oldest.age >= STALL

@@ -1,6 +1,6 @@
 //! What the cluster and the way to it are like, as this node sees them.
 
-use portico_backend::rados::RadosStore;
+use portico_backend::rados::{Fullness, PoolFullness, RadosStore};
 
 use super::text::Text;
 
@@ -52,6 +52,7 @@ pub(super) fn render(text: &mut Text, store: &RadosStore) {
         text.counter(&format!("portico_rados_{name}_total"), help)
             .sample(&[], counter.value());
     }
+    pools(text, &store.fullness());
     let oldest = store.oldest_op();
     let oldest = oldest.map_or(0.0, |oldest| oldest.age.as_secs_f64());
     text.gauge(
@@ -69,4 +70,25 @@ pub(super) fn render(text: &mut Text, store: &RadosStore) {
         "Bytes kept for operations that the cluster has not answered.",
     )
     .sample(&[], stats.in_flight_bytes.value());
+}
+
+fn pools(text: &mut Text, pools: &[PoolFullness]) {
+    for (name, help, from) in [
+        (
+            "portico_rados_pool_nearly_full",
+            "1 if the pool is above the cluster's ratio nearfull, or is full.",
+            Fullness::NearlyFull,
+        ),
+        (
+            "portico_rados_pool_full",
+            "1 if the pool is full, or its quota is reached.",
+            Fullness::Full,
+        ),
+    ] {
+        let mut family = text.gauge(name, help);
+        for pool in pools {
+            let labels = [("pool", pool.ceph_pool.as_str())];
+            family.sample(&labels, u64::from(pool.fullness >= from));
+        }
+    }
 }
