@@ -101,6 +101,8 @@ impl Shared {
         }
         let examined = WriterRecord {
             examined: end,
+            // It stays so, also if its session is taken off a blocklist.
+            ended: true,
             ..record.clone()
         };
         let row = writer_row(number);

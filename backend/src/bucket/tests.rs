@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::*;
 use crate::clock::FixedClock;
 use crate::memory::{MemoryCluster, MemoryOptions};
-use crate::object::WriteStep;
+use crate::object::{ReadResult, ReadStep, WriteStep};
 
 const ID: BucketId = BucketId(7);
 
@@ -20,8 +20,11 @@ fn options() -> BucketOptions {
 }
 
 async fn node(cluster: &MemoryCluster, options: BucketOptions) -> Arc<Buckets> {
+    node_of(cluster.session("test"), options).await
+}
+
+async fn node_of(store: Arc<dyn ObjectStore>, options: BucketOptions) -> Arc<Buckets> {
     let clock = Arc::new(FixedClock::new(1_000));
-    let store = cluster.session("test");
     let (meta, data) = (Pool::new("meta", ""), Pool::new("data", ""));
     Buckets::open(store, meta, data, clock, options)
         .await
@@ -384,20 +387,67 @@ async fn a_deletion_beside_puts_that_find_no_room_happens() {
 /// data others have taken for left behind.
 #[tokio::test]
 async fn a_writer_that_others_ended_ends_its_session() {
+    let row = writer::writer_row(1);
+    for done in [true, false] {
+        let cluster = MemoryCluster::new(MemoryOptions::default());
+        let node = node(&cluster, options()).await;
+        node.create(ID).await.unwrap();
+        let bucket = node.bucket(ID).await.unwrap();
+        put(&bucket, "small", bytes(10)).await.unwrap();
+        let object = writer::writers_object(&Pool::new("meta", ""));
+        let ended = writer::WriterRecord {
+            ended: true,
+            ..writer_record(&cluster, 1).await.unwrap()
+        };
+        let entries = vec![(row.clone(), ended.encode())];
+        let keys = vec![row.clone()];
+        let step = match done {
+            true => WriteStep::OmapRemove { keys },
+            false => WriteStep::OmapSet { entries },
+        };
+        let other = cluster.session("other");
+        other.write(&object, WriteOp::new([step])).await.unwrap();
+        let is_fenced = |outcome: Result<_, Error>| match outcome {
+            Err(Error::Store(error)) => error.kind() == ErrorKind::Fenced,
+            Ok(_) | Err(_) => false,
+        };
+        assert!(is_fenced(put(&bucket, "large", bytes(5_000)).await));
+        assert!(is_fenced(put(&bucket, "small", bytes(10)).await));
+    }
+}
+
+/// Once something of it was examined it is ended, whatever becomes of the fence.
+#[tokio::test]
+async fn a_fenced_writer_is_on_record_as_ended_before_its_fence_may_go() {
     let cluster = MemoryCluster::new(MemoryOptions::default());
-    let node = node(&cluster, options()).await;
-    node.create(ID).await.unwrap();
-    let bucket = node.bucket(ID).await.unwrap();
-    put(&bucket, "small", bytes(10)).await.unwrap();
-    let object = writer::writers_object(&Pool::new("meta", ""));
-    let keys = vec![writer::writer_row(1)];
-    let forget = WriteOp::new([WriteStep::OmapRemove { keys }]);
+    let victim = cluster.session("victim");
+    let first = node_of(Arc::clone(&victim), options()).await;
+    first.create(ID).await.unwrap();
+    let bucket = first.bucket(ID).await.unwrap();
+    put(&bucket, "large", bytes(5_000)).await.unwrap();
     let other = cluster.session("other");
-    other.write(&object, forget).await.unwrap();
-    let is_fenced = |outcome: Result<_, Error>| match outcome {
-        Err(Error::Store(error)) => error.kind() == ErrorKind::Fenced,
-        Ok(_) | Err(_) => false,
+    other.fence(&victim.session()).await.unwrap();
+    let second = node_of(other, options()).await;
+    assert!(!writer_record(&cluster, 1).await.unwrap().ended);
+    let record = loop {
+        second.reclaim_step().await.unwrap();
+        match writer_record(&cluster, 1).await {
+            Some(record) if record.examined == 0 => {}
+            record => break record.expect("a few hundred ids take several steps"),
+        }
     };
-    assert!(is_fenced(put(&bucket, "large", bytes(5_000)).await));
-    assert!(is_fenced(put(&bucket, "small", bytes(10)).await));
+    assert!(record.ended, "{record:?}");
+}
+
+/// What the store knows of a writer.
+async fn writer_record(cluster: &MemoryCluster, number: u64) -> Option<writer::WriterRecord> {
+    let object = writer::writers_object(&Pool::new("meta", ""));
+    let keys = vec![writer::writer_row(number)];
+    let read = ReadOp::new([ReadStep::OmapGet { keys }]);
+    let output = cluster.session("look").read(&object, read).await.unwrap();
+    let Some(ReadResult::OmapValues(values)) = output.results.into_iter().next() else {
+        panic!("one result for one step");
+    };
+    let value = values.into_iter().next().unwrap();
+    value.map(|value| writer::WriterRecord::decode(&value).unwrap())
 }

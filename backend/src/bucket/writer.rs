@@ -229,9 +229,12 @@ impl Shared {
         let rows = self
             .rows_of(&object, &[writer_row(self.writer.number)])
             .await?;
-        match rows.into_iter().next().flatten() {
-            Some(value) => WriterRecord::decode(&value).map_err(|e| corrupt(&object, e)),
-            None => Err(self.ended_by_another().await.into()),
+        let record = rows.into_iter().next().flatten();
+        let record = record.map(|value| WriterRecord::decode(&value));
+        match record.transpose().map_err(|e| corrupt(&object, e))? {
+            Some(record) if !record.ended => Ok(record),
+            // Whoever examines what it made has said that it ended, or was through with it.
+            Some(_) | None => Err(self.ended_by_another().await.into()),
         }
     }
 

@@ -55,7 +55,7 @@ fn number(text: &str) -> bool {
 impl Session {
     pub(super) async fn fence_now(&self, victim: &SessionId) -> Result<(), Error> {
         self.check_open()?;
-        let Some((address, _)) = parse(victim) else {
+        let Some((address, instance)) = parse(victim) else {
             // Nobody was ever called this, so nothing of it can take effect.
             return Ok(());
         };
@@ -72,7 +72,11 @@ impl Session {
         }
         self.check_open()?;
         match victim_fenced {
-            true => Ok(()),
+            true => {
+                // Its watches are gone from the map on that each of our operations carries.
+                self.forget(instance, self.pools());
+                Ok(())
+            }
             false => Err(Error::new(
                 ErrorKind::Unavailable,
                 format!("fencing {victim}: somebody took it off the blocklist"),

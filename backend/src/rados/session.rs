@@ -132,6 +132,14 @@ impl Session {
         Ok(context)
     }
 
+    /// The configured pools, and those among their namespaces that were used.
+    pub(super) fn pools(&self) -> HashSet<Pool> {
+        let configured = self.shared.options.pools.iter();
+        let mut pools: HashSet<Pool> = configured.map(|pool| Pool::new(&pool.name, "")).collect();
+        pools.extend(locked(&self.contexts).keys().map(|(pool, _)| pool.clone()));
+        pools
+    }
+
     /// The newest state, without snapshots.
     pub(super) fn head(&self, pool: &Pool) -> Result<Arc<IoCtx>, Error> {
         self.context(pool, View::Now(0, Vec::new()))
@@ -285,6 +293,15 @@ impl Session {
     ) -> Result<T, Error> {
         let attempt = Attempt::new(Priority::Client);
         self.within(id, None, &attempt, work(&attempt)).await
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.check_open().is_ok() {
+            let announced = std::mem::take(&mut *locked(&self.announced));
+            self.forget(self.cluster.instance(), announced);
+        }
     }
 }
 

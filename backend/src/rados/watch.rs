@@ -1,9 +1,10 @@
 //! Watches and notifications.
 //!
 //! Ceph names watchers and notifiers by a number. A session that watches or notifies leaves its
-//! name in a small object of the pool, `portico_session.NUMBER`, where others look it up.
+//! name in a small object of the pool, `portico_session.NUMBER`, where others look it up. It takes
+//! it out again when it ends; whoever fences it does so in its place.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +16,9 @@ use tokio::sync::mpsc;
 
 use super::code::{NOT_FOUND, TIMED_OUT};
 use super::flow::Kind;
-use super::librados::{FULL_FORCE, FULL_TRY, IoCtx, Notified, WatchHandle};
+use super::librados::{
+    FULL_FORCE, FULL_TRY, IoCtx, Notified, WatchHandle, Write, WriteOp as Change,
+};
 use super::plan::Planned;
 use super::read::Questions;
 use super::session::{Attempt, Session, locked, object_text};
@@ -195,6 +198,27 @@ impl Session {
         written.map_err(|code| self.error(code, "announcing the session in", &id))?;
         locked(&self.announced).insert(pool.clone());
         Ok(())
+    }
+
+    /// Takes the name of a session that has ended out of pools. Nobody waits: what stays behind is
+    /// small, and does no harm.
+    pub(super) fn forget(&self, instance: u64, pools: HashSet<Pool>) {
+        for pool in pools {
+            let id = announcement(&pool, instance);
+            if let Err(error) = self.remove_unwatched(&id) {
+                tracing::debug!(%error, "the name of an ended session stays behind");
+            }
+        }
+    }
+
+    fn remove_unwatched(&self, id: &ObjectId) -> Result<(), Error> {
+        let io = self.head(&id.pool)?;
+        let mut change = Change::new(&io);
+        change.push(&Write::Remove);
+        let submitted = change.submit(&io, &object_text(id)?, FULL_TRY | FULL_FORCE, ());
+        submitted
+            .map(drop)
+            .map_err(|code| self.error(code, "removing", id))
     }
 
     /// The name of the session with this number; a client that is none of ours gets one that

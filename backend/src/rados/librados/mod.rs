@@ -55,6 +55,8 @@ fn take_buffer(symbols: &Symbols, buffer: *mut c_char, length: usize) -> Vec<u8>
 pub(super) struct Cluster {
     symbols: &'static Symbols,
     raw: Raw,
+    /// Until it has shut down.
+    open: Option<Open>,
 }
 
 // SAFETY: librados guards a cluster's state by its own locks; any thread may call any function.
@@ -69,7 +71,11 @@ impl Cluster {
         // SAFETY: the out-pointer and the terminated texts live during the call.
         let code = unsafe { (symbols.create2)(&raw mut raw, c"ceph".as_ptr(), client.as_ptr(), 0) };
         match check(code) {
-            Ok(()) => Ok(Self { symbols, raw }),
+            Ok(()) => Ok(Self {
+                symbols,
+                raw,
+                open: Some(Open::begin()),
+            }),
             Err(Code(code)) => {
                 let text = format!("make a client of the cluster (error {code})");
                 Err(Error::new(ErrorKind::Unavailable, text))
@@ -168,40 +174,40 @@ impl Drop for Cluster {
             }
         }
         let last = Last(self.symbols, self.raw);
-        let closing = Closing::begin();
+        let open = self.open.take();
         let thread = std::thread::Builder::new().name("rados-shutdown".to_owned());
         // Without a thread the client stays open until the process ends.
         drop(thread.spawn(move || {
             last.shut_down();
-            drop(closing);
+            drop(open);
         }));
     }
 }
 
-/// Clients that are being shut down, and who waits for them.
-static CLOSING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
+/// Clients that have not shut down, and who waits for them.
+static OPEN: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
 
-struct Closing;
+struct Open;
 
-impl Closing {
+impl Open {
     fn begin() -> Self {
-        *CLOSING.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        *OPEN.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         Self
     }
 }
 
-impl Drop for Closing {
+impl Drop for Open {
     fn drop(&mut self) {
-        *CLOSING.0.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        CLOSING.1.notify_all();
+        *OPEN.0.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        OPEN.1.notify_all();
     }
 }
 
-/// Waits until no client is being shut down: a process must not end under librados' hands. Blocks;
-/// `false` if the time was too short.
+/// Waits until every client has shut down: a process must not end under librados' hands. Blocks;
+/// `false` if the time was too short, also for operations that keep a client open.
 pub(super) fn wait_until_closed(timeout: Duration) -> bool {
-    let count = CLOSING.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let waited = CLOSING
+    let count = OPEN.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let waited = OPEN
         .1
         .wait_timeout_while(count, timeout, |count| *count > 0);
     *waited.unwrap_or_else(PoisonError::into_inner).0 == 0
