@@ -1,7 +1,9 @@
 """What a cluster does to the gateway above it: it is full, it freezes, an OSD dies, it is blocklisted."""
 
 import hashlib
+import json
 import re
+import statistics
 import threading
 import time
 from pathlib import Path
@@ -18,6 +20,7 @@ MIB = 1 << 20
 QUOTA_BYTES = 48 * MIB
 # Monitor and manager take some seconds each to notice.
 NOTICED_SECONDS_MAX = 90
+NEARFULL_PUTS = 40
 MEMORY_BYTES = 64 * MIB
 FROZEN_SECONDS = 30
 GOES_ON_SECONDS_MAX = 60
@@ -34,7 +37,7 @@ def full(report: Report, cluster: Cluster) -> None:
         report.run("quota: writes are refused when the pool is full", lambda: fill(cluster, client, kept))
         refused_and_back(report, "quota", server, client, kept)
         cluster.ceph("osd", "pool", "set-quota", DATA_POOL, "max_bytes", "0")
-        report.run("nearfull: everything goes on", lambda: nearly_full(cluster, client, kept))
+        report.run("nearfull: everything goes on", lambda: nearly_full(cluster, server, client, kept))
         report.run("full OSDs: writes are refused", lambda: full_osds(cluster, client, kept))
         refused_and_back(report, "full OSDs", server, client, kept, lambda: ratios(cluster, 0.85, 0.90, 0.95))
 
@@ -105,13 +108,31 @@ def ratios(cluster: Cluster, nearfull: float, backfillfull: float, full_: float)
         cluster.ceph("osd", f"set-{name}-ratio", str(ratio))
 
 
-def nearly_full(cluster: Cluster, client, kept: dict) -> None:
-    """Slower, perhaps; the standard's answer for that is SlowDown."""
+def nearly_full(cluster: Cluster, server: RadosPortico, client, kept: dict) -> None:
+    """It is told, and nothing is refused or slower: docs/decisions/0006-nearly-full.md."""
+    before = [timed_put(client, kept, f"before/{number}") for number in range(NEARFULL_PUTS)]
     ratios(cluster, 0.001, 0.90, 0.95)
     cluster.wait_for("OSD_NEARFULL", NOTICED_SECONDS_MAX, lambda: "OSD_NEARFULL" in cluster.health()["checks"])
-    taken = [put(client, kept, f"nearfull/{number}") for number in range(10)]
-    assert set(taken) <= {200, 503}, f"statuses {taken}"
-    until_written(client, kept)
+    cluster.wait_for("the gateway's notice", NOTICED_SECONDS_MAX, lambda: tells_nearly_full(server) == [1, 1])
+    during = [timed_put(client, kept, f"nearfull/{number}") for number in range(NEARFULL_PUTS)]
+    print(f"PUT of 1 MiB, median of {NEARFULL_PUTS}: {statistics.median(before) * 1000:.0f} ms with room, "
+          f"{statistics.median(during) * 1000:.0f} ms when nearly full")
+    assert f"pool {DATA_POOL} is nearly full" in server.log.read_text(), "the log does not tell"
+    ratios(cluster, 0.85, 0.90, 0.95)
+    cluster.wait_for("the end of it", NOTICED_SECONDS_MAX, lambda: tells_nearly_full(server) == [0, 0])
+
+
+def timed_put(client, kept: dict, key: str) -> float:
+    asked = time.monotonic()
+    status = put(client, kept, key)
+    assert status == 200, f"{key} was refused with {status}"
+    return time.monotonic() - asked
+
+
+def tells_nearly_full(server: RadosPortico) -> list[int]:
+    """What the metrics say of the gateway's two pools."""
+    page = server.page("/metrics")[1]
+    return [int(value) for value in re.findall(r"^portico_rados_pool_nearly_full\{.*\} (\d)$", page, re.MULTILINE)]
 
 
 def full_osds(cluster: Cluster, client, kept: dict) -> None:
@@ -122,6 +143,45 @@ def full_osds(cluster: Cluster, client, kept: dict) -> None:
         assert time.monotonic() < deadline, f"still answered with {status}"
         number += 1
         time.sleep(0.5)
+
+
+def ended(report: Report, cluster: Cluster) -> None:
+    with RadosPortico(cluster, "ended") as server:
+        report.run("a clean stop leaves no name and no entry on the blocklist", lambda: stopped(cluster, server))
+        report.run("a killed gateway's name goes when it is fenced, its entry stays", lambda: fenced_names(cluster, server))
+
+
+def stopped(cluster: Cluster, server: RadosPortico) -> None:
+    before = blocklist(cluster)
+    assert len(session_names(server)) == 1, f"one session answers as the node: {session_names(server)}"
+    for _ in range(2):
+        server.stop()
+        assert not session_names(server), f"{session_names(server)} stay behind a clean stop"
+        server.start()
+    assert blocklist(cluster) == before, "a clean stop was fenced"
+
+
+def fenced_names(cluster: Cluster, server: RadosPortico) -> None:
+    for _ in range(2):
+        before, names = blocklist(cluster), session_names(server)
+        server.kill()
+        assert session_names(server) == names, "nobody knows yet that it ended"
+        server.start()
+        # Nobody waits for the removal.
+        cluster.wait_for("the name's end", NOTICED_SECONDS_MAX, lambda: not names & session_names(server))
+        assert len(session_names(server)) == 1, f"one session answers as the node: {session_names(server)}"
+        assert len(blocklist(cluster) - before) == 1, "one session was fenced"
+
+
+def session_names(server: RadosPortico) -> set[str]:
+    names = server.cluster.rados("-p", META_POOL, "-N", server.namespace, "ls").split("\n")
+    return {name for name in names if name.startswith("portico_session.")}
+
+
+def blocklist(cluster: Cluster) -> set[str]:
+    # A sentence stands behind the document.
+    listed, _ = json.JSONDecoder().raw_decode(cluster.ceph("osd", "blocklist", "ls", "-f", "json").lstrip())
+    return {entry["addr"] for entry in listed}
 
 
 class Bulk(Client):

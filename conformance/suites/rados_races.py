@@ -1,4 +1,4 @@
-"""Two gateways on one cluster, many clients, gateways killed at random: python -m rados_races
+"""Two gateways on one cluster, many clients, gateways killed and OSDs paused at random: python -m rados_races
 
 Options: [--seconds N] [--seed N] [--local]. What clients do and what they hold the store to is in
 `race_clients`. With --local one gateway on the local engine is killed and started again, which needs
@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 
-from ceph_cluster import Cluster
+from ceph_cluster import OSDS, Cluster
 from rados_server import RadosPortico
 from race_clients import (
     AnyGateway, Ender, Filler, Lister, Owner, Overwriter, Rivalry, SlowReader, Swapper, stored,
@@ -46,6 +46,7 @@ def main() -> int:
     options = parser.parse_args()
     report = Report("rados-s3-races")
     settings = {"part_bytes_min": PART_BYTES_MIN, "grace_seconds": GRACE_SECONDS, "tables": SHARDS}
+    cluster = None
     with contextlib.ExitStack() as stack:
         if options.local:
             servers = [stack.enter_context(LocalPortico(**settings))]
@@ -53,13 +54,13 @@ def main() -> int:
             cluster = stack.enter_context(Cluster())
             first = stack.enter_context(RadosPortico(cluster, "races", **settings))
             servers = [first, stack.enter_context(RadosPortico(cluster, "races", beside=first, **settings))]
-        race(report, servers, options)
+        race(report, servers, options, cluster)
     return report.finish()
 
 
-def race(report: Report, servers: list[Portico], options) -> None:
+def race(report: Report, servers: list[Portico], options, cluster: Cluster | None) -> None:
     boto(servers[0].endpoints()[0]).create_bucket(Bucket=BUCKET)
-    storm = Storm(servers, options.seed)
+    storm = Storm(servers, options.seed, cluster)
     report.run(f"a storm of {options.seconds} s, seed {options.seed}", lambda: storm.run(options.seconds))
     for kind in dict.fromkeys(type(client) for client in storm.clients):
         report.run(kind.holds, lambda: storm.judge(kind))
@@ -71,13 +72,40 @@ def race(report: Report, servers: list[Portico], options) -> None:
     report.run("everything deleted is given back", lambda: given_back(servers))
 
 
+class Pauser(threading.Thread):
+    """Stops one OSD after the other for some seconds, too short for the cluster to give it up."""
+
+    def __init__(self, cluster: Cluster, stop: threading.Event, seed: int):
+        super().__init__(daemon=True)
+        self.cluster, self.stop, self.random = cluster, stop, random.Random(seed)
+        self.pauses = 0
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while not self.stop.wait(self.random.uniform(2, 8)):
+                self.pause(self.random.randrange(OSDS), self.random.uniform(2, 6))
+        except BaseException as error:
+            self.error = error
+
+    def pause(self, osd: int, seconds: float) -> None:
+        self.cluster.pause(osd)
+        try:
+            # Also at the end of the storm: gateways then end and begin while it stands still.
+            time.sleep(seconds)
+        finally:
+            self.cluster.resume(osd)
+        self.pauses += 1
+
+
 class Storm:
     """The clients, what they know, and the hand at the power switch."""
 
-    def __init__(self, servers: list[Portico], seed: int):
+    def __init__(self, servers: list[Portico], seed: int, cluster: Cluster | None = None):
         self.servers = servers
         self.random = random.Random(seed)
         self.stop = threading.Event()
+        self.pauser = Pauser(cluster, self.stop, seed) if cluster else None
         self.kills = self.splits = 0
         gateways = AnyGateway(servers)
         # Each client writes its own part of the model.
@@ -113,6 +141,8 @@ class Storm:
     def run(self, seconds: int) -> None:
         for client in self.clients:
             client.start()
+        if self.pauser:
+            self.pauser.start()
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not any(client.error for client in self.clients):
             self.stop.wait(self.random.uniform(6, 12))
@@ -121,12 +151,16 @@ class Storm:
         for client in self.clients:
             client.join(JOIN_SECONDS_MAX)
             assert not client.is_alive(), f"{type(client).__name__} hangs"
+        if self.pauser:
+            self.pauser.join(JOIN_SECONDS_MAX)
+            assert not self.pauser.is_alive() and not self.pauser.error, f"pausing OSDs failed: {self.pauser.error}"
+        pauses = self.pauser.pauses if self.pauser else 0
         self.splits += sum(server.metric("portico_bucket_splits_total") for server in self.servers)
         turns = sum(client.turns for client in self.clients)
         unknown = sum(client.unknown for client in self.clients)
         print(f"{turns} turns of {len(self.clients)} clients, {unknown} with an unknown outcome, "
-              f"{self.kills} kills, {self.splits:.0f} splits")
-        assert self.kills and self.splits, "the storm was none"
+              f"{self.kills} kills, {pauses} pauses of an OSD, {self.splits:.0f} splits")
+        assert self.kills and self.splits and (pauses or not self.pauser), "the storm was none"
 
     def kill(self, server: Portico) -> None:
         with contextlib.suppress(OSError):

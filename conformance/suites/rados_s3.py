@@ -1,7 +1,7 @@
 """The RADOS engine on a real cluster: python -m rados_s3 [--only PART]
 
 Its parts: `contract` (the suite that every engine keeps), `clients` (real clients against one gateway,
-then written through one and read through another), `full`, `freeze`, `fenced` and `omap`.
+then written through one and read through another), `full`, `freeze`, `fenced`, `ended` and `omap`.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import time
 import front
 import install
 from ceph_cluster import EC_POOL, META_POOL, Cluster
-from rados_faults import fenced, freeze, full
+from rados_faults import ended, fenced, freeze, full
 from rados_server import RadosPortico
 from report import Report
 from s3_clients.context import boto
@@ -28,7 +28,7 @@ SCRUB_SECONDS_MAX = 300
 
 def main() -> int:
     parts = {"contract": contract, "clients": clients, "full": full, "freeze": freeze,
-             "fenced": fenced, "omap": omap}
+             "fenced": fenced, "ended": ended, "omap": omap}
     parser = argparse.ArgumentParser(prog="conformance/run rados")
     parser.add_argument("--only", choices=parts, action="append", help="this part, may be repeated")
     options = parser.parse_args()
