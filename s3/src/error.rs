@@ -219,12 +219,15 @@ impl From<CatalogError> for S3Error {
             CatalogError::NoSuchBucket(_) => Self::new(Code::NoSuchBucket),
             CatalogError::Store(error) => Self::from(error),
             CatalogError::AccessKeyExists(_)
+            | CatalogError::Exists { .. }
             | CatalogError::Invalid { .. }
             | CatalogError::Keyring(_)
+            | CatalogError::NoSuch { .. }
             | CatalogError::NoSuchAccessKey(_)
             | CatalogError::NoSuchNode(_)
             | CatalogError::NoSuchUser(_)
             | CatalogError::Random
+            | CatalogError::Refused(_)
             | CatalogError::UserExists(_)
             | CatalogError::UserOwnsBuckets { .. } => {
                 Self::new(Code::InternalError).with_cause(chain(&error))

@@ -23,8 +23,18 @@ pub enum CatalogError {
         /// The end of a sentence about it, such as `must have 1 to 64 characters`.
         problem: &'static str,
     },
+    /// There is one of this name: what it is, and its name.
+    Exists {
+        what: &'static str,
+        name: String,
+    },
     /// The keyring cannot seal or open a secret.
     Keyring(super::keyring::KeyringError),
+    /// There is none of this name: what it would be, and the name.
+    NoSuch {
+        what: &'static str,
+        name: String,
+    },
     NoSuchAccessKey(AccessKeyId),
     /// The bucket does not exist (any more), or is not in the state that the change starts from.
     NoSuchBucket(BucketId),
@@ -33,6 +43,8 @@ pub enum CatalogError {
     NoSuchUser(String),
     /// The machine gives no random numbers.
     Random,
+    /// Something else stands in the way; a sentence that says what, and what to do.
+    Refused(String),
     /// What the store said.
     Store(StoreError),
     /// The name is taken by this user.
@@ -55,7 +67,10 @@ impl fmt::Display for CatalogError {
                 value,
                 problem,
             } => write!(f, "the {field} {value:?} {problem}"),
+            Self::Exists { what, name } => write!(f, "the {what} {name:?} exists already"),
             Self::Keyring(_) => f.write_str("the keyring does not fit"),
+            Self::NoSuch { what, name } => write!(f, "there is no {what} {name:?}"),
+            Self::Refused(why) => f.write_str(why),
             Self::NoSuchAccessKey(id) => write!(f, "there is no access key {id}"),
             Self::NoSuchBucket(id) => write!(f, "there is no bucket with the id {:016x}", id.0),
             Self::NoSuchNode(id) => write!(f, "there is no node with the id {id}"),
@@ -84,7 +99,10 @@ impl std::error::Error for CatalogError {
             Self::AccessKeyExists(_)
             | Self::BucketExists(_)
             | Self::Conflict
+            | Self::Exists { .. }
             | Self::Invalid { .. }
+            | Self::NoSuch { .. }
+            | Self::Refused(_)
             | Self::NoSuchAccessKey(_)
             | Self::NoSuchBucket(_)
             | Self::NoSuchNode(_)

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::cache::{BucketCache, Identities};
@@ -46,6 +47,11 @@ pub(super) struct Shared {
     pub(super) access_keys: Table,
     pub(super) buckets: Table,
     pub(super) nodes: Table,
+    pub(super) luns: Table,
+    pub(super) targets: Table,
+    pub(super) initiators: Table,
+    /// Counts the moments at which LUNs, targets or initiators may have changed.
+    block_changes: watch::Sender<u64>,
     keyring: RwLock<Arc<Keyring>>,
     identities: RwLock<Identities>,
     bucket_cache: Mutex<BucketCache>,
@@ -78,6 +84,10 @@ impl Shared {
             access_keys: table("catalog.key", PARTITIONS),
             buckets: table("catalog.bucket", PARTITIONS),
             nodes: table("catalog.node", 1),
+            luns: table("catalog.lun", 1),
+            targets: table("catalog.target", 1),
+            initiators: table("catalog.initiator", 1),
+            block_changes: watch::Sender::new(0),
             store: Arc::clone(&store),
             clock,
             keyring: RwLock::new(keyring),
@@ -244,12 +254,26 @@ impl Shared {
                 Ok(())
             }
             TableKind::Node => Ok(()),
+            TableKind::Initiator | TableKind::Lun | TableKind::Target => {
+                self.block_changed();
+                Ok(())
+            }
         }
+    }
+
+    fn block_changed(&self) {
+        self.block_changes.send_modify(|count| *count += 1);
+    }
+
+    /// Changes whenever LUNs, targets or initiators may have.
+    pub(super) fn block_changes(&self) -> watch::Receiver<u64> {
+        self.block_changes.subscribe()
     }
 
     /// Reads all partitions that changed. The caller holds `told`.
     async fn read_again(&self) -> Result<(), Error> {
         self.bucket_cache().forget_all();
+        self.block_changed();
         let users = self.users.partitions().map(|partition| async move {
             let known = self.identities(|identities| identities.user_version(partition));
             if self.users.version(partition).await? != known {
@@ -300,7 +324,10 @@ impl Shared {
         match kind {
             TableKind::AccessKey => &self.access_keys,
             TableKind::Bucket => &self.buckets,
+            TableKind::Initiator => &self.initiators,
+            TableKind::Lun => &self.luns,
             TableKind::Node => &self.nodes,
+            TableKind::Target => &self.targets,
             TableKind::User => &self.users,
         }
     }

@@ -1,4 +1,4 @@
-//! What exists: users and their access keys, buckets, nodes. All of it lies in the store, changed
+//! What exists: users and their access keys, buckets, nodes; LUNs, targets and initiators. All of it lies in the store, changed
 //! by guarded writes, so every gateway on the store sees the same: a change of one that has
 //! returned is seen by the others within a second, usually at once.
 //!
@@ -14,13 +14,17 @@ mod bucket;
 mod cache;
 mod error;
 mod follow;
+mod initiator;
+mod iscsi_name;
 mod keyring;
+mod lun;
 mod name;
 mod node;
 mod record;
 mod root;
 mod secret;
 mod table;
+mod target;
 mod user;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,10 +37,14 @@ use follow::{Shared, follow};
 
 pub use crate::bucket::BucketId;
 pub use error::CatalogError;
+pub use initiator::{Chap, InitiatorRecord, SealedChap};
+pub use iscsi_name::IscsiName;
 pub use keyring::{Keyring, KeyringError};
+pub use lun::{LUN_MAX, LunOptions, LunRecord, NewLun};
 pub use name::{AccessKeyId, BucketName, NameError, NodeId};
 pub use record::{AccessKey, BucketRecord, BucketState, Credential, NodeRecord, User};
 pub use secret::{Secret, access_key_draw};
+pub use target::{MAPPINGS_MAX, Mapping, TargetRecord};
 
 /// Attempts at a change whose record others keep changing.
 const ATTEMPTS_MAX: u32 = 32;

@@ -42,6 +42,7 @@ const ATTEMPTS_MAX: u32 = 256;
 pub(super) enum Counter {
     Bucket,
     Node,
+    Target,
 }
 
 /// Which table a change is in.
@@ -49,7 +50,10 @@ pub(super) enum Counter {
 pub(super) enum TableKind {
     AccessKey,
     Bucket,
+    Initiator,
+    Lun,
     Node,
+    Target,
     User,
 }
 
@@ -186,6 +190,7 @@ impl Root {
         let key: &[u8] = match counter {
             Counter::Bucket => b"bucket",
             Counter::Node => b"node",
+            Counter::Target => b"target",
         };
         self.increase(key, None).await
     }
@@ -297,6 +302,9 @@ impl Change {
             TableKind::Bucket => 2,
             TableKind::Node => 3,
             TableKind::User => 4,
+            TableKind::Lun => 5,
+            TableKind::Target => 6,
+            TableKind::Initiator => 7,
         };
         writer.u8(table).u32(self.partition).bytes(&self.key);
     }
@@ -307,6 +315,9 @@ impl Change {
             2 => TableKind::Bucket,
             3 => TableKind::Node,
             4 => TableKind::User,
+            5 => TableKind::Lun,
+            6 => TableKind::Target,
+            7 => TableKind::Initiator,
             _ => return Err(DecodeError::Field("table")),
         };
         Ok(Self {

@@ -279,13 +279,18 @@ impl Catalog {
     /// What the store says.
     pub async fn keyring_use(&self) -> Result<BTreeMap<String, u64>, CatalogError> {
         self.shared.catch_up().await?;
-        Ok(self.shared.identities(|identities| {
-            let mut sealed = BTreeMap::new();
+        let mut sealed: BTreeMap<String, u64> = BTreeMap::new();
+        self.shared.identities(|identities| {
             for key in identities.access_keys() {
                 *sealed.entry(key.sealed_with.clone()).or_default() += 1;
             }
-            sealed
-        }))
+        });
+        for initiator in self.initiators().await? {
+            for secret in initiator.secrets() {
+                *sealed.entry(secret.sealed_with().to_owned()).or_default() += 1;
+            }
+        }
+        Ok(sealed)
     }
 
     /// Seals every secret anew that is not sealed with the keyring's active key; says how many
@@ -303,7 +308,7 @@ impl Catalog {
                 .collect()
         });
         ids.sort();
-        let mut count = 0;
+        let mut count = self.reseal_initiators().await?;
         for id in &ids {
             count += u64::from(self.shared.key_reseal(id, &keyring).await?);
         }

@@ -1,0 +1,249 @@
+//! LUNs: images that are served as disks, and by which node.
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use super::error::CatalogError;
+use super::follow::Shared;
+use super::name::NodeId;
+use super::root::TableKind;
+use super::table::{Edit, corrupt};
+use super::{ATTEMPTS_MAX, Catalog};
+use crate::codec::{DecodeError, Reader, Writer};
+use crate::error::Error;
+
+/// The newest layout of a record.
+const VERSION: u8 = 1;
+
+/// The largest number a LUN may have: 14 bits with flat addressing (SAM-5 4.7.7).
+pub const LUN_MAX: u16 = 0x3FFF;
+
+const WHAT: &str = "LUN";
+
+/// An image that is served as a disk.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LunRecord {
+    /// The name of its image; unique.
+    pub name: String,
+    /// The node that serves it.
+    pub node: NodeId,
+    pub options: LunOptions,
+    pub created_ms: u64,
+    /// It is going away: nobody serves or maps it any more, and its image may be gone.
+    pub deleting: bool,
+}
+
+/// How a LUN is served.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct LunOptions {
+    /// Nobody writes it, however it is mapped.
+    pub read_only: bool,
+    /// Writes are answered before they are on stable storage (WCE=1).
+    pub write_cache: bool,
+}
+
+/// A LUN to be made, whose image exists.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct NewLun<'a> {
+    pub name: &'a str,
+    pub node: NodeId,
+    pub options: LunOptions,
+}
+
+impl Catalog {
+    /// A new LUN over an image that exists.
+    ///
+    /// # Errors
+    /// `Exists`.
+    pub async fn lun_create(&self, new: NewLun<'_>) -> Result<LunRecord, CatalogError> {
+        let lun = LunRecord {
+            name: new.name.to_owned(),
+            node: new.node,
+            options: new.options,
+            created_ms: self.shared.clock.now_ms(),
+            deleting: false,
+        };
+        let made = edit(&lun.name, None, Some(lun.encode()));
+        if self.shared.commit(TableKind::Lun, &[made]).await? {
+            Ok(lun)
+        } else {
+            Err(CatalogError::Exists {
+                what: WHAT,
+                name: lun.name,
+            })
+        }
+    }
+
+    /// The LUN of this name, from the store.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn lun(&self, name: &str) -> Result<Option<LunRecord>, CatalogError> {
+        Ok(self.shared.lun_read(name).await?.map(|(lun, _)| lun))
+    }
+
+    /// All LUNs by name, those being deleted too, from the store.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn luns(&self) -> Result<Vec<LunRecord>, CatalogError> {
+        let loaded = self.shared.luns.load(0).await?;
+        let read = loaded.entries.iter().map(|(key, record)| {
+            LunRecord::decode(record).map_err(|error| corrupt(WHAT, key, error).into())
+        });
+        read.collect()
+    }
+
+    /// Changes how a LUN is served.
+    ///
+    /// # Errors
+    /// `NoSuch`, also if it is being deleted.
+    pub async fn lun_set_options(
+        &self,
+        name: &str,
+        options: LunOptions,
+    ) -> Result<LunRecord, CatalogError> {
+        self.lun_change(name, |lun| {
+            if lun.deleting {
+                return Err(no_such(name));
+            }
+            lun.options = options;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Begins to delete a LUN: from now on nobody serves or maps it. Beginning again is fine.
+    ///
+    /// # Errors
+    /// `NoSuch`; `Refused` if a target maps it still, which leaves it as it was.
+    pub async fn lun_delete_begin(&self, name: &str) -> Result<LunRecord, CatalogError> {
+        let marked = self
+            .lun_change(name, |lun| {
+                lun.deleting = true;
+                Ok(())
+            })
+            .await?;
+        let targets = self.targets().await?;
+        let holder = targets
+            .iter()
+            .find(|target| target.maps.iter().any(|mapping| mapping.lun_name == name));
+        let Some(holder) = holder else {
+            return Ok(marked);
+        };
+        self.lun_change(name, |lun| {
+            lun.deleting = false;
+            Ok(())
+        })
+        .await?;
+        Err(CatalogError::Refused(format!(
+            "the LUN {name:?} is mapped to the target {}; unmap it first",
+            holder.name
+        )))
+    }
+
+    /// Ends what `lun_delete_begin` began, once the image is gone. Fine if somebody else did.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn lun_delete_end(&self, name: &str) -> Result<(), CatalogError> {
+        for _ in 0..ATTEMPTS_MAX {
+            let Some((lun, record)) = self.shared.lun_read(name).await? else {
+                return Ok(());
+            };
+            if !lun.deleting {
+                return Err(CatalogError::Conflict);
+            }
+            let gone = edit(name, Some(record), None);
+            if self.shared.commit(TableKind::Lun, &[gone]).await? {
+                return Ok(());
+            }
+        }
+        Err(CatalogError::Conflict)
+    }
+
+    /// Counts the moments at which LUNs, targets or initiators may have changed, also by others:
+    /// within a second of the change, usually at once.
+    #[must_use]
+    pub fn block_changes(&self) -> watch::Receiver<u64> {
+        self.shared.block_changes()
+    }
+
+    async fn lun_change(
+        &self,
+        name: &str,
+        change: impl Fn(&mut LunRecord) -> Result<(), CatalogError>,
+    ) -> Result<LunRecord, CatalogError> {
+        for _ in 0..ATTEMPTS_MAX {
+            let Some((mut lun, record)) = self.shared.lun_read(name).await? else {
+                return Err(no_such(name));
+            };
+            change(&mut lun)?;
+            let new = lun.encode();
+            if new == record {
+                return Ok(lun);
+            }
+            let edit = edit(name, Some(record), Some(new));
+            if self.shared.commit(TableKind::Lun, &[edit]).await? {
+                return Ok(lun);
+            }
+        }
+        Err(CatalogError::Conflict)
+    }
+}
+
+impl Shared {
+    pub(super) async fn lun_read(&self, name: &str) -> Result<Option<(LunRecord, Bytes)>, Error> {
+        let Some(record) = self.luns.read(name.as_bytes()).await? else {
+            return Ok(None);
+        };
+        let lun =
+            LunRecord::decode(&record).map_err(|error| corrupt(WHAT, name.as_bytes(), error))?;
+        Ok(Some((lun, record)))
+    }
+}
+
+impl LunRecord {
+    fn encode(&self) -> Bytes {
+        let mut writer = Writer::new(VERSION);
+        writer
+            .str(&self.name)
+            .u64(self.node.0)
+            .bool(self.options.read_only)
+            .bool(self.options.write_cache)
+            .u64(self.created_ms)
+            .bool(self.deleting);
+        writer.finish()
+    }
+
+    fn decode(record: &[u8]) -> Result<Self, DecodeError> {
+        let (mut reader, _) = Reader::new(record, VERSION)?;
+        let lun = Self {
+            name: reader.str()?.to_owned(),
+            node: NodeId(reader.u64()?),
+            options: LunOptions {
+                read_only: reader.bool()?,
+                write_cache: reader.bool()?,
+            },
+            created_ms: reader.u64()?,
+            deleting: reader.bool()?,
+        };
+        reader.finish()?;
+        Ok(lun)
+    }
+}
+
+pub(super) fn no_such(name: &str) -> CatalogError {
+    CatalogError::NoSuch {
+        what: WHAT,
+        name: name.to_owned(),
+    }
+}
+
+fn edit(name: &str, old: Option<Bytes>, new: Option<Bytes>) -> Edit {
+    Edit {
+        key: Bytes::copy_from_slice(name.as_bytes()),
+        old,
+        new,
+    }
+}
