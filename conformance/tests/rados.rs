@@ -364,7 +364,6 @@ fn nothing_lands_behind_the_fencer_while_the_osds_wake() {
                 .fence(&victim.session())
                 .await
                 .expect("the monitors answer");
-            drop(frozen);
             let mut looks = tokio::task::JoinSet::new();
             for name in names {
                 let taker = Arc::clone(&taker);
@@ -373,6 +372,9 @@ fn nothing_lands_behind_the_fencer_while_the_osds_wake() {
                     (name, size)
                 });
             }
+            // They lie before the OSDs, beside what the victim has sent.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            drop(frozen);
             let seen = looks.join_all().await;
             storm.join_all().await;
             for (name, size) in seen {
