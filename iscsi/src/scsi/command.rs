@@ -45,3 +45,40 @@ pub enum Status {
     AcaActive,
     TaskAborted,
 }
+
+impl Outcome {
+    /// A status alone: no sense, nothing moved.
+    #[must_use]
+    pub fn of_status(status: Status) -> Self {
+        Self {
+            status,
+            sense: Bytes::new(),
+            data_in: Payload::default(),
+            data_in_bytes: 0,
+            data_out_bytes: 0,
+        }
+    }
+
+    /// The command was not begun and may be sent again.
+    #[must_use]
+    pub fn busy() -> Self {
+        Self::of_status(Status::Busy)
+    }
+}
+
+impl Status {
+    /// The code of the status (SAM-5 table 44).
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Good => 0x00,
+            Self::CheckCondition => 0x02,
+            Self::ConditionMet => 0x04,
+            Self::Busy => 0x08,
+            Self::ReservationConflict => 0x18,
+            Self::TaskSetFull => 0x28,
+            Self::AcaActive => 0x30,
+            Self::TaskAborted => 0x40,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Initiators that mean harm, and very many of them.
+
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::{Instant, timeout};
+
+use super::Node;
+use super::initiator::{Initiator, read10, write10};
+use crate::limits::{ADDRESS_LOGINS_MAX, IMMEDIATE_TASKS_MAX};
+use crate::wire::request::Request;
+use crate::wire::response::Response;
+
+#[tokio::test(start_paused = true)]
+async fn absurd_lengths_end_a_connection_at_its_header() {
+    let node = Node::new();
+    let mut early = Initiator::connect(&node);
+    let mut header = [0; 48];
+    (header[0], header[5]) = (0x43, 0xff);
+    early.stream.write_all(&header).await.unwrap();
+    assert!(early.try_receive().await.is_none());
+    let mut late = Initiator::login(&node, &[]).await;
+    (header[0], header[5]) = (0x01, 0xff);
+    late.stream.write_all(&header).await.unwrap();
+    assert!(late.try_receive().await.is_none());
+}
+
+/// A command may announce 4 GiB: only what it can use is asked for or reserved.
+#[tokio::test(start_paused = true)]
+async fn announced_bytes_cost_nothing() {
+    let node = Node::new();
+    let mut one = Initiator::login(&node, &[]).await;
+    let answer = one.run(&write10(0, 1), u32::MAX, &[3; 512]).await;
+    assert_eq!(answer.status, 0);
+    let answer = one.run(&read10(0, 1), u32::MAX, &[]).await;
+    assert_eq!((answer.status, answer.data.len()), (0, 512));
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_open_connections_are_few_and_short() {
+    let node = Node::new();
+    let mut open: Vec<_> = (0..ADDRESS_LOGINS_MAX)
+        .map(|_| Initiator::connect(&node))
+        .collect();
+    tokio::task::yield_now().await;
+    let mut more = Initiator::connect(&node);
+    assert!(more.try_receive().await.is_none());
+    assert_eq!(node.service.stats().connections_refused.value(), 1);
+    for one in &mut open {
+        assert!(one.try_receive().await.is_none());
+    }
+    Initiator::login(&node, &[]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn immediate_commands_have_a_small_reserve() {
+    let node = Node::new();
+    let mut one = Initiator::login(&node, &[]).await;
+    node.disk.freeze(true);
+    for _ in 0..=IMMEDIATE_TASKS_MAX {
+        let mut command = one.command(&[0; 6], 0, &[]);
+        one.cmd_sn = command.numbers.cmd_sn;
+        command.numbers.immediate = true;
+        one.send(&Request::ScsiCommand(command)).await;
+    }
+    let full = one.answer().await;
+    assert_eq!(full.status, 0x28);
+    node.disk.freeze(false);
+    for _ in 0..IMMEDIATE_TASKS_MAX {
+        assert_eq!(one.answer().await.status, 0);
+    }
+}
+
+/// The window goes no further than what is reserved, and the next task that ends opens it again.
+#[tokio::test(start_paused = true)]
+async fn a_window_is_what_the_budget_holds() {
+    let node = Node::with(|_| (), 1 << 20);
+    let mut one = Initiator::login(&node, &[]).await;
+    node.disk.freeze(true);
+    one.ping(b"").await;
+    one.receive().await;
+    let mut sent = 0;
+    loop {
+        // 8 places of 64 KiB: half of the budget.
+        while !one.max_cmd_sn.is_before(one.cmd_sn) {
+            let command = one.command(&[0; 6], 0, &[]);
+            one.send(&Request::ScsiCommand(command)).await;
+            sent += 1;
+        }
+        let before = one.max_cmd_sn;
+        one.ping(b"").await;
+        one.receive().await;
+        if one.max_cmd_sn == before {
+            break;
+        }
+    }
+    assert_eq!(sent, 8);
+    assert_eq!(node.window_budget.free_bytes(), 512 << 10);
+    node.disk.freeze(false);
+    for _ in 0..sent {
+        assert_eq!(one.answer().await.status, 0);
+    }
+    assert_eq!(one.run(&[0; 6], 0, &[]).await.status, 0);
+}
+
+/// Sessions with all they may send against a backend that does nothing: what is held stays below
+/// the budgets, and whoever asks is answered.
+#[tokio::test(start_paused = true)]
+async fn a_thousand_full_sessions_leave_room_to_answer() {
+    const SESSIONS: u16 = 1_000;
+    let node = Node::with(|_| (), 128 << 20);
+    node.disk.freeze(true);
+    let mut all = Vec::new();
+    for number in 0..SESSIONS {
+        let mut one = Initiator::connect(&node);
+        one.isid[4..].copy_from_slice(&number.to_be_bytes());
+        one.operational(&[]).await;
+        all.push(one);
+    }
+    let mut sent = 0;
+    for one in &mut all {
+        one.ping(b"").await;
+        assert!(matches!(one.receive().await, Response::NopIn(_)));
+        while !one.max_cmd_sn.is_before(one.cmd_sn) {
+            let command = one.command(&write10(0, 128), 65_536, &[5; 4_096]);
+            one.send(&Request::ScsiCommand(command)).await;
+            sent += 1;
+        }
+    }
+    assert!(sent >= usize::from(SESSIONS));
+    // Reserved bytes bound what all of them hold.
+    assert!(sent <= (128 << 20) / (64 << 10));
+    let begun = Instant::now();
+    for one in &mut all {
+        one.ping(b"alive").await;
+        loop {
+            let response = timeout(Duration::from_secs(1), one.receive()).await;
+            match response.expect("a NOP is answered within a second") {
+                Response::NopIn(nop) if &nop.data[..] == b"alive" => break,
+                Response::ReadyToTransfer(_) | Response::NopIn(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert!(begun.elapsed() < Duration::from_secs(1));
+    drop(all);
+    node.disk.freeze(false);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(node.service.sessions().count(), 0);
+    assert_eq!(node.budget.free_bytes(), 128 << 20);
+    assert_eq!(node.window_budget.free_bytes(), 128 << 20);
+}
