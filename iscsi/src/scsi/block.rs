@@ -1,6 +1,8 @@
 //! READ, WRITE, PRE-FETCH and SYNCHRONIZE CACHE (SBC-4 5.14 to 5.45).
 
-use super::task::{Answer, Reply, Task};
+use portico_backend::object::Payload;
+
+use super::task::{Answer, Reply, Task, whole_blocks};
 
 const FORCE_UNIT_ACCESS: u8 = 0x08;
 
@@ -45,10 +47,10 @@ pub(super) async fn read(task: &Task<'_>) -> Answer {
 }
 
 /// WRITE(6), (10), (12) and (16).
-pub(super) async fn write(task: &Task<'_>) -> Answer {
+pub(super) async fn write(task: &Task<'_>, data: Payload) -> Answer {
     let blocks = task.transfer(length_byte(task))?;
     let unit = task.unit();
-    let data = task.blocks_out(task.bytes_of(blocks.count))?;
+    let data = whole_blocks(data, task.bytes_of(blocks.count), unit.block_bytes())?;
     if !data.is_empty() {
         let durability = unit.durability(force_unit_access(task));
         let offset = task.bytes_of(blocks.lba);

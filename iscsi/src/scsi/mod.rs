@@ -51,21 +51,35 @@ pub use unit::{Unit, UnitOptions, WriteCache};
 ///
 /// Dropping the future recalls nothing that it has begun.
 pub async fn execute(command: Command, nexus: &NexusId, luns: &LunMap) -> Outcome {
-    let unit = luns.unit(command.lun);
-    let task = Task {
-        cdb: Cdb(&command.cdb),
-        data_out: &command.data_out,
-        data_in_bytes_max: command.data_in_bytes_max,
+    let Command {
+        lun,
+        cdb,
+        data_out,
+        data_in_bytes_max,
+        attribute: _,
+    } = command;
+    // WRITE takes the data as its own; nobody else needs more than to look at it.
+    let none = Payload::default();
+    let mut task = Task {
+        cdb: Cdb(&cdb),
+        data_out: &none,
+        data_in_bytes_max,
         nexus,
         luns,
-        unit,
+        unit: luns.unit(lun),
     };
     let answer = match admit(&task) {
         Ok(row) => match row.handler {
-            Handler::Now(handler) => handler(&task),
             Handler::Read => block::read(&task).await,
-            Handler::Write => block::write(&task).await,
-            Handler::Later(handler) => handler(&task).await,
+            Handler::Write => block::write(&task, data_out).await,
+            Handler::Now(handler) => {
+                task.data_out = &data_out;
+                handler(&task)
+            }
+            Handler::Later(handler) => {
+                task.data_out = &data_out;
+                handler(&task).await
+            }
         },
         Err(failure) => Err(failure),
     };
@@ -105,11 +119,7 @@ fn outcome(task: &Task<'_>, answer: Answer) -> Outcome {
             data_in_bytes,
         }) => {
             let room = u64::from(task.data_in_bytes_max);
-            outcome.data_in = if data_in.len() <= room {
-                data_in
-            } else {
-                first(&data_in, room)
-            };
+            outcome.data_in = first(data_in, room);
             outcome.data_in_bytes = data_in_bytes;
         }
         Err(Failure::Status(status)) => outcome.status = status,

@@ -160,8 +160,9 @@ fn may_cache(task: &Task<'_>) -> bool {
     task.unit().options().write_cache == super::unit::WriteCache::On
 }
 
-/// MODE SELECT(6) and (10): everything in the list is valid, or nothing is set.
-pub(super) fn select(task: &Task<'_>) -> Answer {
+/// MODE SELECT(6) and (10): everything in the list is valid, or nothing is set. A cache that is
+/// switched off is stable before GOOD.
+pub(super) async fn select(task: &Task<'_>) -> Answer {
     const PAGE_FORMAT: u8 = 0x10;
     const SAVE: u8 = 0x01;
     if !task.cdb.flag(1, PAGE_FORMAT) || task.cdb.flag(1, SAVE) {
@@ -192,7 +193,11 @@ pub(super) fn select(task: &Task<'_>) -> Answer {
     }
     check_descriptor(task, &list[header..start], header)?;
     let mode = pages(task, &list, start)?;
+    let was_cached = task.unit().is_cached();
     task.unit().set_mode(task.nexus, mode);
+    if was_cached && !mode.write_cache {
+        task.unit().image().flush().await?;
+    }
     Ok(Reply::none())
 }
 

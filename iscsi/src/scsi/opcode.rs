@@ -134,7 +134,7 @@ pub static TABLE: &[Row] = &[
     Row::new(
         "MODE SELECT(6)",
         &[0x15, 0x11, 0x00, 0x00, 0xff, 0x04],
-        Handler::Now(mode::select),
+        Handler::Later(|task| Box::pin(mode::select(task))),
     )
     .moves(Moves::Out(Out::List8(4))),
     Row::new(
@@ -268,7 +268,7 @@ pub static TABLE: &[Row] = &[
     Row::new(
         "MODE SELECT(10)",
         &[0x55, 0x11, 0x00, 0x00, 0x00, 0x00, 0x00, 0xff, 0xff, 0x04],
-        Handler::Now(mode::select),
+        Handler::Later(|task| Box::pin(mode::select(task))),
     )
     .moves(Moves::Out(Out::List16(7))),
     Row::new(

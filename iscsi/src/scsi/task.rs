@@ -87,15 +87,9 @@ impl<'a> Task<'a> {
         Ok(blocks)
     }
 
-    /// The Data-Out buffer of a command that takes this many bytes, in whole blocks. An initiator
-    /// that announced less gets as much written; the rest of a block is refused (RFC 7143 11.4.5.1
-    /// leaves both open, and initiators' tests accept them).
+    /// The Data-Out buffer of a command that takes this many bytes; see [`whole_blocks`].
     pub(super) fn blocks_out(&self, bytes: u64) -> Result<Payload, Failure> {
-        let here = self.data_out.len();
-        if here < bytes && !here.is_multiple_of(u64::from(self.unit().block_bytes())) {
-            return Err(wrong_length());
-        }
-        Ok(first(self.data_out, bytes))
+        whole_blocks(self.data_out.clone(), bytes, self.unit().block_bytes())
     }
 
     /// The Data-Out buffer as one, which must have exactly this many bytes.
@@ -113,7 +107,7 @@ impl<'a> Task<'a> {
         if self.data_out.len() < length {
             return Err(Sense::list_length().into());
         }
-        Ok(first(self.data_out, length).to_bytes())
+        Ok(first(self.data_out.clone(), length).to_bytes())
     }
 }
 
@@ -123,36 +117,27 @@ fn wrong_length() -> Failure {
     Sense::new(SenseKey::IllegalRequest, code).into()
 }
 
-/// The first bytes, or all if there are fewer.
-pub(super) fn first(payload: &Payload, bytes: u64) -> Payload {
-    if payload.len() <= bytes {
-        return payload.clone();
+/// What a command that takes this many bytes writes of its Data-Out buffer. An initiator that
+/// announced less gets as much written; a part of a block is refused (RFC 7143 11.4.5.1 leaves both
+/// open, and initiators' tests accept them).
+pub(super) fn whole_blocks(
+    data: Payload,
+    bytes: u64,
+    block_bytes: u32,
+) -> Result<Payload, Failure> {
+    let here = data.len();
+    if here < bytes && !here.is_multiple_of(u64::from(block_bytes)) {
+        return Err(wrong_length());
     }
-    let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let mut pieces = Vec::new();
-    for piece in payload.pieces() {
-        let taken = piece.len().min(left);
-        pieces.push(piece.slice(..taken));
-        left -= taken;
-        if left == 0 {
-            break;
-        }
-    }
-    pieces.into()
+    Ok(first(data, bytes))
 }
 
-/// All but the first bytes.
-pub(super) fn behind(payload: &Payload, bytes: u64) -> Payload {
-    let mut skipped = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let mut pieces = Vec::new();
-    for piece in payload.pieces() {
-        let taken = piece.len().min(skipped);
-        skipped -= taken;
-        if taken < piece.len() {
-            pieces.push(piece.slice(taken..));
-        }
+/// The first bytes, or all if there are fewer.
+pub(super) fn first(payload: Payload, bytes: u64) -> Payload {
+    if payload.len() <= bytes {
+        return payload;
     }
-    pieces.into()
+    payload.slice(0, bytes)
 }
 
 /// Where two buffers first differ. What only one of them has differs.

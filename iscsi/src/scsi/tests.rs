@@ -2,3 +2,8 @@
 
 mod bed;
 mod block;
+mod conditions;
+mod data;
+mod model;
+mod provisioning;
+mod table;

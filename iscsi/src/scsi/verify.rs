@@ -7,7 +7,7 @@ use super::block::length_byte;
 use super::cdb::Blocks;
 use super::limits::CHUNK_BYTES;
 use super::sense::{Failure, Sense};
-use super::task::{Answer, Reply, Task, behind, difference, first};
+use super::task::{Answer, Reply, Task, difference};
 
 /// VERIFY(10), (12) and (16). Without comparison the data is read all the same, so that a checksum
 /// that fails is found.
@@ -64,10 +64,6 @@ async fn compare(
     expected: Option<&Payload>,
 ) -> Result<(), Failure> {
     let offset = task.bytes_of(blocks.lba);
-    let mut left = match expected {
-        Some(expected) => expected.clone(),
-        None => Payload::default(),
-    };
     let bytes = match expected {
         Some(expected) => expected.len(),
         None => task.bytes_of(blocks.count),
@@ -76,12 +72,11 @@ async fn compare(
     while at < bytes {
         let length = (bytes - at).min(CHUNK_BYTES);
         let read = task.unit().image().read(offset + at, length).await?;
-        if expected.is_some() {
-            let chunk = first(&left, length);
+        if let Some(expected) = expected {
+            let chunk = expected.slice(at, length);
             if let Some(differs) = difference(&read.to_bytes(), &chunk.to_bytes()) {
                 return Err(Sense::miscompare(at + differs).into());
             }
-            left = behind(&left, length);
         }
         at += length;
     }

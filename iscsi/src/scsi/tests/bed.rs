@@ -70,6 +70,10 @@ pub(super) async fn bed() -> Bed {
 }
 
 impl Bed {
+    pub(super) fn unit(&self) -> &Arc<Unit> {
+        self.luns.unit(0).unwrap()
+    }
+
     /// Everything pending is told.
     pub(super) async fn settle(&self, nexus: &NexusId) {
         while self.by(nexus, &[0; 6], b"", 0).await.status == Status::CheckCondition {}
@@ -182,5 +186,8 @@ pub(super) fn pattern(blocks: usize, seed: u8) -> Vec<u8> {
 
 pub(super) const OUT_OF_RANGE: (u8, u8, u8) = (5, 0x21, 0);
 pub(super) const INVALID_FIELD: (u8, u8, u8) = (5, 0x24, 0);
+pub(super) const INVALID_LIST: (u8, u8, u8) = (5, 0x26, 0);
+pub(super) const LIST_LENGTH: (u8, u8, u8) = (5, 0x1a, 0);
+pub(super) const UNKNOWN: (u8, u8, u8) = (5, 0x20, 0);
 pub(super) const WRONG_LENGTH: (u8, u8, u8) = (5, 0x0e, 3);
 pub(super) const MISCOMPARE: (u8, u8, u8) = (0xe, 0x1d, 0);
