@@ -10,9 +10,10 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Duration;
 
-use program::{Certificate, Output, Program, S3, Terminal, http, run};
+use program::{Certificate, Output, Program, S3, Terminal, command, http, run};
 use rustix::process::Signal;
 use tokio::time::Instant;
 
@@ -394,6 +395,43 @@ fn check_tells_whole_from_damaged_and_leaves_alone_what_is_in_use() {
     let nowhere = run(directory.path(), &["check", "--data-dir", "nowhere"]);
     assert_eq!(nowhere.code, 2, "{nowhere:?}");
     assert!(!directory.path().join("nowhere").exists());
+}
+
+#[test]
+fn output_that_nobody_reads_or_that_finds_no_room_is_no_panic() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::start(directory.path(), &[]);
+    let ask = |arguments: &[&str], stdout: Stdio| {
+        let mut asked = command(directory.path(), arguments);
+        let output = asked.stdout(stdout).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(!stderr.contains("panicked"), "{arguments:?}: {stderr}");
+        (output.status.code().unwrap(), stderr)
+    };
+    let running: [&[&str]; 4] = [
+        &["user", "list"],
+        &["user", "show", "root"],
+        &["bucket", "list", "--json"],
+        &["status"],
+    ];
+    let check = |arguments: &[&str]| {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        assert_eq!(ask(arguments, writer.into()), (0, String::new()));
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let (code, stderr) = ask(arguments, full.into());
+        assert_eq!(code, 1, "{stderr}");
+        assert!(
+            stderr.contains("cannot write to standard output"),
+            "{stderr}"
+        );
+    };
+    for arguments in running {
+        check(arguments);
+    }
+    program.stop();
+    check(&["check"]);
+    check(&["keyring", "rotate"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 
 use super::client::{Client, Target, segment};
 use super::table::{size, table, time};
-use super::{block_on, print_json};
+use super::{block_on, output, print_json};
 use crate::admin::api;
 use crate::error::Failure;
 
@@ -76,7 +76,7 @@ async fn create(name: &str, owner: &str, target: &Target) -> Result<(), Failure>
     if target.json {
         return print_json(&bucket);
     }
-    println!("bucket {} of {}", bucket.name, bucket.owner);
+    output::line(format_args!("bucket {} of {}", bucket.name, bucket.owner))?;
     Ok(())
 }
 
@@ -88,8 +88,7 @@ async fn list(owner: Option<&str>, target: &Target) -> Result<(), Failure> {
             next: None,
         });
     }
-    print_table(buckets);
-    Ok(())
+    print_table(buckets)
 }
 
 /// All buckets, or those of one user.
@@ -99,7 +98,7 @@ pub(super) async fn all(client: &Client, owner: Option<&str>) -> Result<Vec<api:
     client.list(&format!("/v1/buckets?{owner}"), page).await
 }
 
-pub(super) fn print_table(buckets: Vec<api::Bucket>) {
+pub(super) fn print_table(buckets: Vec<api::Bucket>) -> Result<(), Failure> {
     let rows: Vec<_> = buckets
         .into_iter()
         .map(|bucket| {
@@ -112,7 +111,7 @@ pub(super) fn print_table(buckets: Vec<api::Bucket>) {
             ]
         })
         .collect();
-    print!("{}", table(["NAME", "OWNER", "STATE", "CREATED"], &rows));
+    output::text(&table(["NAME", "OWNER", "STATE", "CREATED"], &rows))
 }
 
 async fn show(name: &str, target: &Target) -> Result<(), Failure> {
@@ -122,13 +121,16 @@ async fn show(name: &str, target: &Target) -> Result<(), Failure> {
         return print_json(&found);
     }
     let bucket = found.bucket;
-    println!("name     {}", bucket.name);
-    println!("owner    {}", owner_of(bucket.owner, bucket.owner_id));
-    println!("region   {}", bucket.region);
-    println!("state    {}", bucket.state);
-    println!("created  {}", time(bucket.created_ms));
-    println!("objects  {}", found.object_count);
-    println!("size     {}", size(found.bytes));
+    output::line(format_args!("name     {}", bucket.name))?;
+    output::line(format_args!(
+        "owner    {}",
+        owner_of(bucket.owner, bucket.owner_id)
+    ))?;
+    output::line(format_args!("region   {}", bucket.region))?;
+    output::line(format_args!("state    {}", bucket.state))?;
+    output::line(format_args!("created  {}", time(bucket.created_ms)))?;
+    output::line(format_args!("objects  {}", found.object_count))?;
+    output::line(format_args!("size     {}", size(found.bytes)))?;
     Ok(())
 }
 

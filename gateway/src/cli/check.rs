@@ -4,7 +4,7 @@ use clap::Args;
 use portico_backend::error::ErrorKind;
 use portico_backend::local::{self, Report};
 
-use super::Location;
+use super::{Location, output};
 use crate::config::Backend;
 use crate::data_dir::{DataDir, store_path};
 use crate::error::{Exit, Failure};
@@ -41,9 +41,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             failure
         }
     })?;
-    print(&report);
+    print(&report)?;
     if report.is_clean() {
-        println!("The store {} is whole: nothing is damaged.", path.display());
+        output::line(format_args!(
+            "The store {} is whole: nothing is damaged.",
+            path.display()
+        ))?;
         return Ok(());
     }
     let count = u64::try_from(report.problems.len()).unwrap_or(u64::MAX);
@@ -55,15 +58,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     .with_help("see docs/operations/recover.md for what to do"))
 }
 
-fn print(report: &Report) {
+fn print(report: &Report) -> Result<(), Failure> {
     for problem in &report.problems {
-        println!("{problem}");
+        output::line(format_args!("{problem}"))?;
     }
     if report.problems_left_out > 0 {
-        println!("... and {} more", report.problems_left_out);
+        output::line(format_args!("... and {} more", report.problems_left_out))?;
     }
-    println!(
+    output::line(format_args!(
         "{} objects, {} records, {} blocks, {} log records read",
         report.objects, report.records, report.blocks, report.log_records
-    );
+    ))
 }

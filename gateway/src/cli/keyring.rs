@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use portico_backend::catalog::{Catalog, CatalogError, Keyring};
 use portico_backend::clock::SystemClock;
 
-use super::{Location, block_on};
+use super::{Location, block_on, output};
 use crate::assemble::{Engine, Pools};
 use crate::config::{Backend, Config};
 use crate::data_dir::DataDir;
@@ -82,11 +82,11 @@ async fn rotate_keys(config: &Config) -> Result<(), Failure> {
             .map_err(|error| Failure::from_source("cannot remove an old key", &error))?;
     }
     keyring::store(&config.keyring_file, &keyring)?;
-    println!(
+    output::line(format_args!(
         "{} secrets are sealed with the new key {id}; back up {}",
         sealed.count,
         config.keyring_file.display()
-    );
+    ))?;
     Ok(())
 }
 

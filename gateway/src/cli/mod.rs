@@ -4,6 +4,7 @@ mod bucket;
 mod check;
 mod client;
 mod keyring;
+mod output;
 mod serve;
 mod status;
 mod table;
@@ -98,7 +99,7 @@ fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failu
 fn print_json(document: &impl serde::Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(document)
         .map_err(|error| Failure::from_source("cannot print the answer", &error))?;
-    println!("{text}");
+    output::line(format_args!("{text}"))?;
     Ok(())
 }
 

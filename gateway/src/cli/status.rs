@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::client::{Client, Target};
 use super::table::size;
-use super::{block_on, print_json};
+use super::{block_on, output, print_json};
 use crate::admin::api;
 use crate::error::{Exit, Failure};
 
@@ -24,7 +24,7 @@ async fn show(target: &Target) -> Result<(), Failure> {
     if target.json {
         print_json(&status)?;
     } else {
-        print(&status);
+        print(&status)?;
     }
     match status.reason {
         Some(reason) if !status.ready => Err(Failure::new(Exit::Failed, reason)),
@@ -32,34 +32,38 @@ async fn show(target: &Target) -> Result<(), Failure> {
     }
 }
 
-fn print(status: &api::Status) {
-    println!("version  {}", status.version);
-    println!("node     {}", status.node);
-    println!("ready    {}", if status.ready { "yes" } else { "no" });
+fn print(status: &api::Status) -> Result<(), Failure> {
+    output::line(format_args!("version  {}", status.version))?;
+    output::line(format_args!("node     {}", status.node))?;
+    output::line(format_args!(
+        "ready    {}",
+        if status.ready { "yes" } else { "no" }
+    ))?;
     let session = status.session.as_ref();
     if session.is_none_or(|session| session.open) {
-        println!("users    {}", status.user_count);
-        println!("buckets  {}", status.bucket_count);
-        println!(
+        output::line(format_args!("users    {}", status.user_count))?;
+        output::line(format_args!("buckets  {}", status.bucket_count))?;
+        output::line(format_args!(
             "space    {} of {} used",
             size(status.used_bytes),
             size(status.capacity_bytes)
-        );
+        ))?;
     }
     if let Some(session) = session.filter(|session| !session.open || session.reopened_count > 0) {
-        println!(
+        output::line(format_args!(
             "session  {}, opened anew {} times",
             if session.open { "open" } else { "none" },
             session.reopened_count
-        );
+        ))?;
     }
     if let Some(cluster) = &status.cluster {
-        println!(
+        output::line(format_args!(
             "cluster  {}, {} of {} OSDs up, {} operations in flight",
             cluster.health, cluster.osd_up_count, cluster.osd_count, cluster.in_flight_count
-        );
+        ))?;
     }
     for warning in &status.warnings {
-        println!("warning  {warning}");
+        output::line(format_args!("warning  {warning}"))?;
     }
+    Ok(())
 }

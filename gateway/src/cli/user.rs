@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::client::{Client, Target, segment};
 use super::table::{table, time};
-use super::{block_on, bucket, print_json};
+use super::{block_on, bucket, output, print_json};
 use crate::admin::api;
 use crate::error::{Exit, Failure};
 use crate::private_file;
@@ -131,11 +131,11 @@ async fn create(name: &str, display_name: Option<&str>, target: &Target) -> Resu
     if target.json {
         return print_json(&user);
     }
-    println!("user {} with the id {}", user.name, user.id);
-    println!(
+    output::line(format_args!("user {} with the id {}", user.name, user.id))?;
+    output::line(format_args!(
         "make an access key with: portico user key create {}",
         user.name
-    );
+    ))?;
     Ok(())
 }
 
@@ -146,10 +146,10 @@ async fn list(target: &Target) -> Result<(), Failure> {
         return print_json(&api::Users { users, next: None });
     }
     let rows: Vec<_> = users.into_iter().map(row).collect();
-    print!(
-        "{}",
-        table(["NAME", "DISPLAY NAME", "STATE", "CREATED", "ID"], &rows)
-    );
+    output::text(&table(
+        ["NAME", "DISPLAY NAME", "STATE", "CREATED", "ID"],
+        &rows,
+    ))?;
     Ok(())
 }
 
@@ -166,15 +166,14 @@ async fn show(user: &str, target: &Target) -> Result<(), Failure> {
         });
         return print_json(&document);
     }
-    println!("name          {}", shown.name);
-    println!("display name  {}", shown.display_name);
-    println!("id            {}", shown.id);
-    println!("state         {}", state(&shown));
-    println!("created       {}\n", time(shown.created_ms));
-    print_keys(keys.access_keys);
-    println!();
-    bucket::print_table(buckets);
-    Ok(())
+    output::line(format_args!("name          {}", shown.name))?;
+    output::line(format_args!("display name  {}", shown.display_name))?;
+    output::line(format_args!("id            {}", shown.id))?;
+    output::line(format_args!("state         {}", state(&shown)))?;
+    output::line(format_args!("created       {}\n", time(shown.created_ms)))?;
+    print_keys(keys.access_keys)?;
+    output::line(format_args!(""))?;
+    bucket::print_table(buckets)
 }
 
 async fn set_disabled(user: &str, disabled: bool, target: &Target) -> Result<(), Failure> {
@@ -226,9 +225,9 @@ fn show_key(made: &api::MadeAccessKey, is_drawn: bool, target: &Target) -> Resul
             false => print_json(&serde_json::json!({ "access_key": made.access_key })),
         };
     }
-    println!("access key  {}", made.access_key);
+    output::line(format_args!("access key  {}", made.access_key))?;
     if is_drawn {
-        println!("secret key  {}", made.secret_key);
+        output::line(format_args!("secret key  {}", made.secret_key))?;
     }
     Ok(())
 }
@@ -239,11 +238,10 @@ async fn key_list(user: &str, target: &Target) -> Result<(), Failure> {
     if target.json {
         return print_json(&keys);
     }
-    print_keys(keys.access_keys);
-    Ok(())
+    print_keys(keys.access_keys)
 }
 
-fn print_keys(keys: Vec<api::AccessKey>) {
+fn print_keys(keys: Vec<api::AccessKey>) -> Result<(), Failure> {
     let state = |usable| {
         if usable {
             "usable"
@@ -258,10 +256,10 @@ fn print_keys(keys: Vec<api::AccessKey>) {
             [key.access_key, created, key.sealed_with, state]
         })
         .collect();
-    print!(
-        "{}",
-        table(["ACCESS KEY", "CREATED", "SEALED WITH", "STATE"], &rows)
-    );
+    output::text(&table(
+        ["ACCESS KEY", "CREATED", "SEALED WITH", "STATE"],
+        &rows,
+    ))
 }
 
 fn state(user: &api::User) -> &'static str {

@@ -238,7 +238,7 @@ fn serve(directory: &Path) -> Command {
     command
 }
 
-fn command(directory: &Path, arguments: &[&str]) -> Command {
+pub(crate) fn command(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
     command
         .args(arguments)
