@@ -38,6 +38,8 @@ pub(super) struct Task {
     pub(super) needed: u64,
     /// Unsolicited Data-Out is still to come.
     pub(super) is_unsolicited: bool,
+    /// `DataSN` of the next PDU of that.
+    pub(super) unsolicited_sn: u32,
     pub(super) transfers: VecDeque<OutstandingTransfer>,
     /// Data-Out that was sent unasked or asked for.
     pub(super) requested: u64,
@@ -163,6 +165,7 @@ impl Session {
             received,
             needed,
             is_unsolicited: command.writes && !command.is_final,
+            unsolicited_sn: 0,
             transfers: VecDeque::new(),
             requested: received,
             r2t_sn: 0,

@@ -243,6 +243,11 @@ impl Task {
                 return Err(UNEXPECTED_DATA);
             }
             self.is_unsolicited = !pdu.is_final;
+            let data_sn = self.unsolicited_sn;
+            self.unsolicited_sn = data_sn.wrapping_add(1);
+            if pdu.data_sn != data_sn {
+                return Err(INCORRECT_AMOUNT);
+            }
             let most = first_burst_bytes.min(self.command.expected_bytes);
             self.check(&pdu)?;
             if self.received + bytes > u64::from(most) {

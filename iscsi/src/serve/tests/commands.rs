@@ -8,7 +8,7 @@ use tokio::time::{advance, timeout};
 use super::Node;
 use super::initiator::{Initiator, read10, write10};
 use crate::wire::header::RESERVED_TAG;
-use crate::wire::request::{LogoutReason, Request, Snack, TaskAttribute};
+use crate::wire::request::{DataOut, LogoutReason, Request, Snack, TaskAttribute};
 use crate::wire::response::{LogoutOutcome, RejectReason, Residual, Response};
 
 fn pattern(bytes: usize) -> Vec<u8> {
@@ -90,6 +90,24 @@ async fn unsolicited_data_follows_a_command() {
         .await;
     assert_eq!(one.answer().await.status, 0);
     assert_eq!(node.disk.bytes.lock().unwrap()[..32_768], data);
+    // A PDU is missing: its number says so where its offset does not.
+    let mut command = one.command(&write10(0, 1), 512, &[]);
+    command.is_final = false;
+    let itt = command.itt;
+    one.send(&Request::ScsiCommand(command)).await;
+    let pdu = DataOut {
+        is_final: true,
+        lun: 0,
+        itt,
+        ttt: RESERVED_TAG,
+        exp_stat_sn: one.exp_stat_sn,
+        data_sn: 1,
+        buffer_offset: 0,
+        data: Bytes::from_static(&[1; 512]),
+        has_wrong_data: false,
+    };
+    one.send(&Request::DataOut(pdu)).await;
+    assert_eq!(one.answer().await.sense[14..16], [0x0c, 0x0d]);
 }
 
 #[tokio::test(start_paused = true)]
