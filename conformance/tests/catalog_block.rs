@@ -50,7 +50,6 @@ fn mapping(lun_name: &str, initiator: Option<&str>) -> Mapping {
         lun: 0,
         lun_name: lun_name.to_owned(),
         initiator: initiator.map(name),
-        read_only: false,
     }
 }
 

@@ -40,7 +40,6 @@ pub struct Mapping {
     pub lun_name: String,
     /// `None` for whoever may log in at all.
     pub initiator: Option<IscsiName>,
-    pub read_only: bool,
 }
 
 impl Catalog {
@@ -250,8 +249,7 @@ impl TargetRecord {
             writer
                 .u16(mapping.lun)
                 .str(&mapping.lun_name)
-                .str(initiator)
-                .bool(mapping.read_only);
+                .str(initiator);
         }
         writer.finish()
     }
@@ -264,7 +262,7 @@ impl TargetRecord {
             created_ms: reader.u64()?,
             maps: Vec::new(),
         };
-        const MAPPING_BYTES_MIN: usize = 2 + 4 + 4 + 1;
+        const MAPPING_BYTES_MIN: usize = 2 + 4 + 4;
         for _ in 0..reader.count(MAPPING_BYTES_MIN)? {
             target.maps.push(Mapping {
                 lun: reader.u16()?,
@@ -273,7 +271,6 @@ impl TargetRecord {
                     "" => None,
                     name => Some(name_of(name)?),
                 },
-                read_only: reader.bool()?,
             });
         }
         reader.finish()?;
