@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::scsi::command::{Command, Outcome};
 use crate::scsi::{self, LunMap, NexusId, Unit};
@@ -50,27 +50,59 @@ pub struct Units {
     pub event: Box<Notice>,
 }
 
+/// A map that may be replaced while sessions have it.
+#[derive(Debug)]
+pub struct LiveLuns(RwLock<Arc<LunMap>>);
+
+impl LiveLuns {
+    #[must_use]
+    pub fn new(luns: LunMap) -> Self {
+        Self(RwLock::new(Arc::new(luns)))
+    }
+
+    #[must_use]
+    pub fn current(&self) -> Arc<LunMap> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Commands that begin from now on find these. Who has the map is to be told by
+    /// [`LunMap::changed_for`].
+    pub fn replace(&self, luns: LunMap) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(luns);
+    }
+}
+
 impl Units {
+    /// The units of a map that stays, executed by [`scsi::execute`].
+    #[must_use]
+    pub fn of_luns(luns: LunMap) -> Arc<Self> {
+        Self::of_live(&Arc::new(LiveLuns::new(luns)))
+    }
+
     /// The units of a map, executed by [`scsi::execute`].
     #[must_use]
-    pub fn of_luns(luns: Arc<LunMap>) -> Arc<Self> {
-        let [executed, bounded, found, listed] = std::array::from_fn(|_| Arc::clone(&luns));
+    pub fn of_live(luns: &Arc<LiveLuns>) -> Arc<Self> {
+        let [executed, bounded, found, listed, told] = std::array::from_fn(|_| Arc::clone(luns));
         Arc::new(Self {
             execute: Box::new(move |command, nexus| {
-                let (luns, nexus) = (Arc::clone(&executed), Arc::clone(nexus));
+                let (luns, nexus) = (executed.current(), Arc::clone(nexus));
                 Box::pin(async move { scsi::execute(command, &nexus, &luns).await })
             }),
             data_out_bytes_max: Box::new(move |cdb, lun| {
-                let unit = bounded.unit(lun);
+                let luns = bounded.current();
+                let unit = luns.unit(lun);
                 // Nobody executes what is not there, so its data is not asked for.
                 unit.map_or(0, |unit| scsi::data_out_bytes_max(cdb, unit.block_bytes()))
             }),
-            unit: Box::new(move |lun| found.unit(lun).map(unit_id)),
-            units: Box::new(move || listed.units().map(|(_, unit)| unit_id(unit)).collect()),
+            unit: Box::new(move |lun| found.current().unit(lun).map(unit_id)),
+            units: Box::new(move || {
+                let luns = listed.current();
+                luns.units().map(|(_, unit)| unit_id(unit)).collect()
+            }),
             event: Box::new(move |event, nexus| match event {
-                Event::NexusLost => luns.nexus_lost(nexus),
-                Event::LogicalUnitReset(lun) => drop(luns.lun_reset(lun)),
-                Event::TargetReset => luns.target_reset(),
+                Event::NexusLost => told.current().nexus_lost(nexus),
+                Event::LogicalUnitReset(lun) => drop(told.current().lun_reset(lun)),
+                Event::TargetReset => told.current().target_reset(),
                 Event::TasksCleared(_) => {}
             }),
         })
