@@ -14,9 +14,10 @@ pub type LocalAddress = SocketAddr;
 #[derive(Clone, Debug, Default)]
 pub struct Targets {
     targets: BTreeMap<String, Arc<Target>>,
-    /// Who may ask for the list of targets; empty if everybody may.
+    /// Who alone may ask for the list of targets; empty if everybody may. Who proves itself all the
+    /// same, as initiators with a secret do, does so as at a target.
     pub discovery_users: Vec<ChapUser>,
-    /// What this side proves to whoever discovers, if asked.
+    /// What this side proves to one of `discovery_users`, if asked.
     pub discovery_identity: Option<ChapUser>,
 }
 
@@ -27,10 +28,9 @@ pub struct Target {
     pub name: String,
     pub alias: Option<String>,
     pub portals: Vec<Portal>,
-    /// The first entry that fits an initiator and its user says what it sees.
+    /// The first entry that fits an initiator and its user says what it sees. Who has entries by
+    /// its name has no others.
     pub access: Vec<Access>,
-    /// What this side proves to an initiator that asks (mutual CHAP).
-    pub identity: Option<ChapUser>,
 }
 
 /// Where a target is reached.
@@ -49,6 +49,8 @@ pub struct Access {
     pub initiator: Option<String>,
     /// One of these has to be proved; none has to if there are none.
     pub users: Vec<ChapUser>,
+    /// What this side proves to such an initiator that asks (mutual CHAP).
+    pub identity: Option<ChapUser>,
     pub units: Arc<Units>,
 }
 
@@ -90,6 +92,12 @@ impl Targets {
         Some((target, portal))
     }
 
+    /// Entries of an initiator at all targets.
+    pub fn entries<'a>(&'a self, initiator: &'a str) -> impl Iterator<Item = &'a Access> {
+        let targets = self.targets.values();
+        targets.flat_map(move |target| target.entries(initiator))
+    }
+
     /// Targets that an initiator may know of through the portal `local`, by name.
     pub fn visible<'a>(
         &'a self,
@@ -122,12 +130,11 @@ impl Target {
         self.entries(initiator).next().is_some()
     }
 
-    /// Entries of an initiator in their order.
+    /// Entries of an initiator in their order: those by its name, or those for any.
     pub fn entries<'a>(&'a self, initiator: &'a str) -> impl Iterator<Item = &'a Access> {
-        let fits = move |access: &&Access| {
-            let name = access.initiator.as_deref();
-            name.is_none_or(|name| name == initiator)
-        };
+        let is_named = |access: &Access| access.initiator.as_deref() == Some(initiator);
+        let wanted = self.access.iter().any(is_named).then_some(initiator);
+        let fits = move |access: &&Access| access.initiator.as_deref() == wanted;
         self.access.iter().filter(fits)
     }
 
@@ -178,9 +185,9 @@ mod tests {
             access: vec![Access {
                 initiator: Some("iqn.2026-01.org.example:host".to_owned()),
                 users: Vec::new(),
+                identity: None,
                 units: Units::none(),
             }],
-            identity: None,
         }
     }
 

@@ -49,9 +49,9 @@ impl Node {
             access: vec![Access {
                 initiator: Some(HOST.to_owned()),
                 users: Vec::new(),
+                identity: None,
                 units: disk.units(),
             }],
-            identity: None,
         };
         change(&mut target);
         let (control, stop) = stop();

@@ -8,8 +8,9 @@ use super::commands::closed;
 use super::initiator::{HOST, Initiator, TARGET, read10};
 use super::{Node, user};
 use crate::session::login::Step;
+
 use crate::target::{Access, Targets};
-use crate::units::Event;
+use crate::units::{Event, Units};
 use crate::wire::request::{LogoutReason, Request, Stage};
 use crate::wire::response::{AsyncEvent, LoginStatus, LogoutOutcome, Response};
 use crate::wire::text::Pairs;
@@ -122,7 +123,7 @@ fn guarded() -> Node {
     Node::with(
         |target| {
             target.access[0].users = vec![user("scott", "tiger-tiger-1")];
-            target.identity = Some(user("target", "lion-lion-lion"));
+            target.access[0].identity = Some(user("target", "lion-lion-lion"));
         },
         64 << 20,
     )
@@ -134,10 +135,19 @@ async fn chap(
     algorithm: &str,
     answer: impl Fn(u8, &[u8]) -> Vec<(&'static str, String)>,
 ) -> (LoginStatus, Pairs) {
+    chap_to(node, ("TargetName", TARGET), algorithm, answer).await
+}
+
+async fn chap_to(
+    node: &Node,
+    whither: (&str, &str),
+    algorithm: &str,
+    answer: impl Fn(u8, &[u8]) -> Vec<(&'static str, String)>,
+) -> (LoginStatus, Pairs) {
     let mut one = Initiator::connect(node);
     let keys = [
         ("InitiatorName", HOST),
-        ("TargetName", TARGET),
+        whither,
         ("AuthMethod", "CHAP,None"),
     ];
     let response = one.login_step(SECURITY, SECURITY, &keys).await;
@@ -243,7 +253,7 @@ async fn chap_proves_the_target_and_no_challenge_is_reflected() {
     let same = Node::with(
         |target| {
             target.access[0].users = vec![user("scott", "tiger-tiger-1")];
-            target.identity = Some(user("target", "tiger-tiger-1"));
+            target.access[0].identity = Some(user("target", "tiger-tiger-1"));
         },
         64 << 20,
     );
@@ -275,6 +285,63 @@ async fn discovery_lists_what_the_initiator_may_use() {
     let response = other.login_step(OPERATIONAL, FULL, &keys).await;
     assert_eq!(response.status, LoginStatus::Success);
     assert_eq!(other.text(&[("SendTargets", "All")]).await, "");
+}
+
+/// ESXi proves itself at discoveries too once it has a secret; others do not.
+#[tokio::test(start_paused = true)]
+async fn discovery_takes_the_proof_of_who_has_one_and_asks_for_none() {
+    let node = guarded();
+    for (secret, expected) in [
+        ("tiger-tiger-1", LoginStatus::Success),
+        ("tiger-tiger-2", LoginStatus::AuthenticationFailure),
+    ] {
+        let discovery = ("SessionType", "Discovery");
+        let (status, text) = chap_to(&node, discovery, "5", |identifier, challenge| {
+            let response = md5(identifier, secret, challenge);
+            vec![
+                ("CHAP_N", "scott".to_owned()),
+                ("CHAP_R", hex(&response)),
+                ("CHAP_I", "9".to_owned()),
+                ("CHAP_C", hex(&[1, 2, 3, 4])),
+            ]
+        })
+        .await;
+        assert_eq!(status, expected, "{secret}");
+        if expected == LoginStatus::Success {
+            assert_eq!(text.value("CHAP_N"), Some("target"));
+        }
+    }
+    let mut one = Initiator::connect(&node);
+    let keys = [("InitiatorName", HOST), ("SessionType", "Discovery")];
+    let response = one.login_step(OPERATIONAL, FULL, &keys).await;
+    assert_eq!(response.status, LoginStatus::Success);
+}
+
+/// Otherwise whoever does not prove itself would be let in for less.
+#[tokio::test(start_paused = true)]
+async fn who_has_an_entry_by_its_name_is_not_let_in_as_anybody() {
+    let node = Node::with(
+        |target| {
+            let anybody = Access {
+                initiator: None,
+                users: Vec::new(),
+                identity: None,
+                units: Units::none(),
+            };
+            target.access.push(anybody);
+            target.access[0].users = vec![user("scott", "tiger-tiger-1")];
+        },
+        64 << 20,
+    );
+    for (initiator, expected) in [
+        (HOST, LoginStatus::AuthenticationFailure),
+        ("iqn.2026-01.org.example:other", LoginStatus::Success),
+    ] {
+        let mut one = Initiator::connect(&node);
+        let keys = [("InitiatorName", initiator), ("TargetName", TARGET)];
+        let response = one.login_step(OPERATIONAL, FULL, &keys).await;
+        assert_eq!(response.status, expected, "{initiator}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -413,6 +480,7 @@ async fn users_see_what_their_entry_says() {
             target.access = vec![Access {
                 initiator: None,
                 users: vec![user("scott", "tiger-tiger-1")],
+                identity: None,
                 units,
             }];
         },

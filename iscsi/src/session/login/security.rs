@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Entropy, Identity};
 use crate::session::chap::{Algorithm, binary, hex, is_equal};
-use crate::target::{ChapUser, Targets};
+use crate::target::{Access, ChapUser, Targets};
 use crate::units::Units;
 use crate::wire::response::LoginStatus;
 use crate::wire::text::Pairs;
@@ -184,7 +184,7 @@ impl Security {
         let challenge = binary(challenge).ok_or(LoginStatus::InitiatorError)?;
         // Our own challenge sent back would have us answer it for the initiator.
         let is_reflected = is_equal(&challenge, &self.challenge);
-        let own = identity.own(targets);
+        let own = identity.own(targets, user);
         // With one secret for both directions an answer of ours is an answer of theirs.
         let own = own.filter(|own| !is_reflected && !is_equal(&own.secret, &user.secret));
         let own = own.ok_or(LoginStatus::AuthenticationFailure)?;
@@ -215,16 +215,24 @@ impl Security {
 impl Identity {
     /// Users that may prove themselves.
     fn users<'a>(&'a self, targets: &'a Targets) -> impl Iterator<Item = &'a ChapUser> {
-        let target = self.target.as_ref();
-        let of_target = target.map(|(target, _)| {
-            let entries = target.entries(&self.initiator);
-            entries.flat_map(|access| &access.users)
-        });
-        let of_discovery = match target {
+        let alone = match &self.target {
             None => &targets.discovery_users[..],
             Some(_) => &[],
         };
-        of_target.into_iter().flatten().chain(of_discovery)
+        // Who may ask is said, so nobody else may.
+        let entries = alone.is_empty().then(|| self.entries(targets));
+        let of_entries = entries.into_iter().flatten();
+        alone
+            .iter()
+            .chain(of_entries.flat_map(|access| &access.users))
+    }
+
+    /// What is said of the initiator where it wants to go; for a discovery that is everywhere.
+    fn entries<'a>(&'a self, targets: &'a Targets) -> Box<dyn Iterator<Item = &'a Access> + 'a> {
+        match &self.target {
+            None => Box::new(targets.entries(&self.initiator)),
+            Some((target, _)) => Box::new(target.entries(&self.initiator)),
+        }
     }
 
     /// Whether nothing has to be proved.
@@ -238,10 +246,13 @@ impl Identity {
         }
     }
 
-    fn own<'a>(&'a self, targets: &'a Targets) -> Option<&'a ChapUser> {
-        match &self.target {
-            None => targets.discovery_identity.as_ref(),
-            Some((target, _)) => target.identity.as_ref(),
+    /// What this side proves to an initiator that proved to be `user`.
+    fn own<'a>(&'a self, targets: &'a Targets, user: &ChapUser) -> Option<&'a ChapUser> {
+        if self.target.is_none() && !targets.discovery_users.is_empty() {
+            return targets.discovery_identity.as_ref();
         }
+        let mut entries = self.entries(targets);
+        let entry = entries.find(|access| access.users.contains(user));
+        entry.and_then(|access| access.identity.as_ref())
     }
 }
