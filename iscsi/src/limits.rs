@@ -20,14 +20,18 @@ pub const OUTSTANDING_R2T_MAX: u32 = 8;
 /// `MaxConnections` of a session.
 pub const SESSION_CONNECTIONS_MAX: u32 = 8;
 
+/// Bytes of a place in the command window at least: pings and texts bring data along whatever was
+/// negotiated.
+pub const PLACE_BYTES_MIN: u64 = 4 << 10;
+
 /// Commands that an idle session may send at once.
 pub const WINDOW_IDLE: usize = 4;
 
 /// Commands of one session in work and in its window together.
 pub const WINDOW_MAX: usize = 128;
 
-/// Immediate SCSI commands of one session in work: they have no place in the window, so each may
-/// hold a data segment that nothing was reserved for.
+/// Immediate SCSI commands of one session in work: they have no place in the window and take one
+/// beside it.
 pub const IMMEDIATE_TASKS_MAX: usize = 8;
 
 /// Task management functions of one session in work.
@@ -81,13 +85,19 @@ pub const SESSIONS_MAX: usize = 4_096;
 /// Bytes of a target's or an initiator's name (RFC 7143 section 4.2.7.1).
 pub const NAME_BYTES_MAX: usize = 223;
 
-/// Bytes of a read into a connection's buffer at most; it begins with the least.
-pub const READ_BYTES_MAX: usize = 256 << 10;
+/// Bytes of a read into a connection's buffer at most, if no longer PDU has begun; it starts with the
+/// least.
+pub const READ_BYTES_MAX: usize = 64 << 10;
+
+/// Data segments up to this many bytes are copied out of what was read. Longer ones keep that, which
+/// is four times their length at most.
+pub const COPIED_BYTES_MAX: usize = 16 << 10;
 
 /// Bytes of a read of a connection that has little to say.
 pub const READ_BYTES_MIN: usize = 8 << 10;
 
 const _: () = assert!(FIRST_BURST_BYTES_MAX <= BURST_BYTES_MAX);
 const _: () = assert!(LOGIN_DATA_BYTES_MAX <= RECEIVE_DATA_BYTES_MAX);
+const _: () = assert!(READ_BYTES_MAX <= 4 * COPIED_BYTES_MAX);
 const _: () = assert!(WINDOW_IDLE < WINDOW_MAX);
 const _: () = assert!(NOP_INTERVAL.as_secs() < SILENCE_MAX.as_secs());

@@ -3,11 +3,14 @@
 //! The deframer holds one frame's bytes at most, and says how many more it wants; a length that the
 //! peer may not send is an error before anything is kept for it.
 
+use std::ops::Range;
+
 use bytes::{Bytes, BytesMut};
 use portico_backend::codec::crc32c;
 
 use super::WireError;
 use super::header::{BHS_BYTES, Header};
+use crate::limits::COPIED_BYTES_MAX;
 
 /// Which parts of a PDU have a CRC32C behind them (RFC 7143 section 13.1).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -99,7 +102,7 @@ impl Deframer {
         Ok(Poll::Frame(Frame {
             header,
             ahs: frame.slice(BHS_BYTES..head),
-            data: frame.slice(head_end..head_end + data_bytes),
+            data: data_of(&frame, head_end..head_end + data_bytes),
             has_wrong_data,
         }))
     }
@@ -114,6 +117,15 @@ impl Deframer {
 
     fn digest_bytes(&self, present: bool) -> usize {
         if present { 4 } else { 0 }
+    }
+}
+
+/// A data segment by itself if it is short: as a part of what was read with it, it would keep all of
+/// that for as long as its command lasts.
+fn data_of(frame: &Bytes, range: Range<usize>) -> Bytes {
+    match range.len() <= COPIED_BYTES_MAX {
+        true => Bytes::copy_from_slice(&frame[range]),
+        false => frame.slice(range),
     }
 }
 
@@ -248,6 +260,20 @@ mod tests {
                 other => assert_eq!(other, Err(WireError::HeaderDigest), "byte {byte}"),
             }
         }
+    }
+
+    #[test]
+    fn a_short_data_segment_keeps_nothing_else() {
+        let short = frame(&[7; 512], b"").encode(Digests::default()).concat();
+        let mut deframer = Deframer::new(64 << 10);
+        let buffer = deframer.buffer();
+        buffer.reserve(64 << 10);
+        buffer.extend_from_slice(&short);
+        buffer.extend_from_slice(&short);
+        let Ok(Poll::Frame(first)) = deframer.poll() else {
+            panic!("no frame");
+        };
+        assert!(first.data.is_unique());
     }
 
     /// The digest of 32 zeros, as RFC 7143 Appendix A gives it.
