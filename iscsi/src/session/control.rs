@@ -20,9 +20,10 @@ use crate::wire::text::{Pairs, TEXT_BYTES_MAX};
 pub(super) struct TextExchange {
     /// What came with the C bit.
     request: Vec<u8>,
-    /// What is still to be fetched, under which tag.
+    /// What is still to be fetched.
     answer: Bytes,
-    ttt: u32,
+    /// The tag under which it goes on; none if the next request is a new one (section 11.10.4).
+    ttt: Option<u32>,
 }
 
 impl Session {
@@ -67,15 +68,16 @@ impl Session {
             return;
         };
         let text = &mut connection.text;
-        if pdu.ttt != RESERVED_TAG {
+        let is_new = pdu.ttt == RESERVED_TAG;
+        if is_new {
+            *text = TextExchange::default();
+        } else if text.ttt != Some(pdu.ttt) {
+            *text = TextExchange::default();
+            return self.reject(key, RejectReason::ProtocolError, header);
+        } else if !text.answer.is_empty() {
             // The initiator fetches the rest of an answer.
-            if pdu.ttt != text.ttt || text.answer.is_empty() {
-                *text = TextExchange::default();
-                return self.reject(key, RejectReason::ProtocolError, header);
-            }
             return self.send_text(key, pdu);
         }
-        text.answer = Bytes::new();
         let is_wrong =
             text.request.len() + pdu.data.len() > TEXT_BYTES_MAX || (pdu.continues && pdu.is_final);
         if is_wrong {
@@ -109,9 +111,8 @@ impl Session {
         let data = text.answer.split_to(text.answer.len().min(most));
         let continues = !text.answer.is_empty();
         let is_final = pdu.is_final && !continues;
-        let ttt = if is_final { RESERVED_TAG } else { tag };
-        // A request that goes on is fetched piece by piece under the reserved tag.
-        text.ttt = ttt;
+        text.ttt = (!is_final).then_some(tag);
+        let ttt = text.ttt.unwrap_or(RESERVED_TAG);
         let response = TextResponse {
             is_final,
             continues,

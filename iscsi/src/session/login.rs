@@ -3,12 +3,14 @@
 
 mod security;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::negotiate::{ConnectionParameters, Negotiation, SessionParameters, answers};
+use super::negotiate::{
+    ConnectionParameters, Negotiation, SessionParameters, answers, is_declared,
+};
 use crate::limits::RECEIVE_DATA_BYTES_MAX;
 use crate::limits::{LOGIN_DATA_BYTES_MAX, LOGIN_REQUESTS_MAX, NAME_BYTES_MAX};
 use crate::target::{LocalAddress, Portal, Target, Targets};
@@ -31,8 +33,9 @@ pub struct Login {
     requests: u32,
     stage: Stage,
     text: Vec<u8>,
-    /// Keys that were negotiated: none comes twice (section 6.3).
-    seen: BTreeSet<String>,
+    /// Keys that were negotiated: none comes twice (section 6.3). Of those that only say who is
+    /// there also what they said, since initiators say it in each stage.
+    seen: BTreeMap<String, Option<String>>,
     identity: Option<Identity>,
     security: Security,
     negotiation: Negotiation,
@@ -107,7 +110,7 @@ impl Login {
             requests: 0,
             stage: Stage::SecurityNegotiation,
             text: Vec::new(),
-            seen: BTreeSet::new(),
+            seen: BTreeMap::new(),
             identity: None,
             security: Security::new(entropy),
             negotiation: Negotiation::default(),
@@ -151,8 +154,10 @@ impl Login {
         }
         let text = std::mem::take(&mut self.text);
         let pairs = Pairs::decode(&text).map_err(|_| LoginStatus::InitiatorError)?;
-        for (name, _) in pairs.iter() {
-            if !self.seen.insert(name.to_owned()) {
+        for (name, value) in pairs.iter() {
+            let said = is_declared(name).then(|| value.to_owned());
+            let before = self.seen.insert(name.to_owned(), said.clone());
+            if before.is_some_and(|before| before.is_none() || before != said) {
                 return Err(LoginStatus::InitiatorError);
             }
         }

@@ -234,6 +234,12 @@ pub(crate) fn is_known(name: &str) -> bool {
     KEYS.iter().any(|key| key.name == name)
 }
 
+/// Whether a key only says who is there or what it wants.
+pub(crate) fn is_declared(name: &str) -> bool {
+    KEYS.iter()
+        .any(|key| key.name == name && key.rule == Rule::Declared)
+}
+
 /// Answers to what this side said, never offers.
 fn is_no_offer(value: &str) -> bool {
     matches!(value, "NotUnderstood" | "Irrelevant" | "Reject")

@@ -8,9 +8,9 @@ use super::commands::closed;
 use super::initiator::{HOST, Initiator, TARGET, read10};
 use super::{Node, user};
 use crate::session::login::Step;
-
 use crate::target::{Access, Targets};
 use crate::units::{Event, Units};
+use crate::wire::header::RESERVED_TAG;
 use crate::wire::request::{LogoutReason, Request, Stage};
 use crate::wire::response::{AsyncEvent, LoginStatus, LogoutOutcome, Response};
 use crate::wire::text::Pairs;
@@ -117,6 +117,30 @@ async fn stages_are_gone_through_with_text_in_pieces() {
     assert_eq!(text.value("MaxRecvDataSegmentLength"), Some("262144"));
     assert!(last.transit && last.tsih != 0);
     assert_eq!(one.run(&[0; 6], 0, &[]).await.status, 0);
+}
+
+/// libiscsi names itself in each stage.
+#[tokio::test(start_paused = true)]
+async fn who_says_again_who_it_is_is_let_in_and_who_says_otherwise_is_not() {
+    let node = Node::new();
+    let names = [
+        ("InitiatorName", HOST),
+        ("TargetName", TARGET),
+        ("SessionType", "Normal"),
+    ];
+    for (again, expected) in [
+        (&names[..], LoginStatus::Success),
+        (&[("InitiatorName", TARGET)], LoginStatus::InitiatorError),
+        (&[("SessionType", "Discovery")], LoginStatus::InitiatorError),
+        (&[("InitialR2T", "No")], LoginStatus::InitiatorError),
+    ] {
+        let mut one = Initiator::connect(&node);
+        let first = [&names[..], &[("AuthMethod", "None"), ("InitialR2T", "No")]].concat();
+        let response = one.login_step(SECURITY, OPERATIONAL, &first).await;
+        assert_eq!(response.status, LoginStatus::Success);
+        let response = one.login_step(OPERATIONAL, FULL, again).await;
+        assert_eq!(response.status, expected, "{again:?}");
+    }
 }
 
 fn guarded() -> Node {
@@ -369,6 +393,48 @@ async fn text_of_a_normal_session_comes_in_pieces_if_it_is_long() {
     assert_eq!(text, "MaxBurstLength=Reject\nX-a=NotUnderstood\n");
 }
 
+/// Section 11.10.4: a request that goes on carries the tag of the response.
+#[tokio::test(start_paused = true)]
+async fn a_text_request_may_come_in_pieces() {
+    let node = Node::new();
+    let mut one = Initiator::login(&node, &[]).await;
+    let piece = |one: &Initiator, ttt: u32, data: &'static [u8], is_final: bool| {
+        Request::Text(crate::wire::request::Text {
+            is_final,
+            continues: !is_final,
+            lun: 0,
+            itt: 900,
+            ttt,
+            numbers: one.numbers(true),
+            data: bytes::Bytes::from_static(data),
+        })
+    };
+    one.send(&piece(&one, RESERVED_TAG, b"SendTar", false))
+        .await;
+    let Response::Text(empty) = one.receive().await else {
+        panic!("no text response");
+    };
+    assert!(!empty.is_final && empty.data.is_empty() && empty.ttt != RESERVED_TAG);
+    one.send(&piece(&one, empty.ttt, b"gets=\0", true)).await;
+    let Response::Text(last) = one.receive().await else {
+        panic!("no text response");
+    };
+    assert!(last.is_final && last.ttt == RESERVED_TAG);
+    assert!(last.data.starts_with(b"TargetName="));
+    // The tag has gone with the answer.
+    one.send(&piece(&one, empty.ttt, b"gets=\0", true)).await;
+    assert!(matches!(one.receive().await, Response::Reject(_)));
+    // A new request begins anew, whatever was left of one before.
+    one.send(&piece(&one, RESERVED_TAG, b"SendTar", false))
+        .await;
+    assert!(matches!(one.receive().await, Response::Text(_)));
+    assert!(
+        one.text(&[("SendTargets", "")])
+            .await
+            .starts_with("TargetName=")
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_session_takes_the_place_of_the_one_before() {
     let node = Node::new();
@@ -387,7 +453,7 @@ async fn a_session_takes_the_place_of_the_one_before() {
 }
 
 /// A second connection of a session.
-async fn join(node: &Node, first: &Initiator, cid: u16) -> (Initiator, LoginStatus) {
+pub(super) async fn join(node: &Node, first: &Initiator, cid: u16) -> (Initiator, LoginStatus) {
     let mut second = Initiator::connect(node);
     (second.tsih, second.cid, second.isid) = (first.tsih, cid, first.isid);
     let keys = [("InitiatorName", HOST), ("TargetName", TARGET)];
