@@ -54,6 +54,7 @@ pub(super) async fn write(task: &Task<'_>, data: Payload) -> Answer {
     if !data.is_empty() {
         let durability = unit.durability(force_unit_access(task));
         let offset = task.bytes_of(blocks.lba);
+        let _change = unit.change(offset, data.len()).await;
         unit.image().write(offset, data, durability).await?;
     }
     Ok(Reply::none())

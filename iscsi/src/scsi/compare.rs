@@ -39,7 +39,9 @@ pub(super) async fn compare_and_write(task: &Task<'_>) -> Answer {
         initiator: task.nexus.initiator.as_str().into(),
         lba: blocks.lba,
     };
-    let image = task.unit().image();
+    let unit = task.unit();
+    let _change = unit.change(offset, bytes).await;
+    let image = unit.image();
     match image.compare_and_write(offset, expect, new, mark).await {
         Ok(()) => Ok(Reply::none()),
         Err(error) => Err(match (error.kind(), error.mismatch_offset()) {
@@ -49,8 +51,7 @@ pub(super) async fn compare_and_write(task: &Task<'_>) -> Answer {
     }
 }
 
-/// ORWRITE(16): reads, and writes what is set in either. Two of them at once on the same blocks
-/// have no order, as two writes have none.
+/// ORWRITE(16): reads, and writes what is set in either; nobody else writes there meanwhile.
 pub(super) async fn or_write(task: &Task<'_>) -> Answer {
     let blocks = task.transfer(length_byte(task))?;
     let data = task.blocks_out(task.bytes_of(blocks.count))?;
@@ -59,7 +60,7 @@ pub(super) async fn or_write(task: &Task<'_>) -> Answer {
     }
     let unit = task.unit();
     let offset = task.bytes_of(blocks.lba);
-    let _alone = unit.alone().await;
+    let _change = unit.change(offset, data.len()).await;
     let found = unit.image().read(offset, data.len()).await?.to_bytes();
     let mut set = BytesMut::from(&found[..]);
     for (set, more) in set.iter_mut().zip(data.to_bytes()) {
@@ -98,6 +99,7 @@ pub(super) async fn write_atomic(task: &Task<'_>) -> Answer {
     }
     if bytes > 0 {
         let data = task.blocks_out(bytes)?;
+        let _change = unit.change(offset, bytes).await;
         unit.image()
             .write(offset, data, Durability::Durable)
             .await?;

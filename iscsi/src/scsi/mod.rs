@@ -21,6 +21,7 @@ pub mod luns;
 mod mode;
 pub mod nexus;
 pub mod opcode;
+mod order;
 mod provisioning;
 mod report;
 mod reserve;

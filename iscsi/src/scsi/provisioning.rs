@@ -24,9 +24,13 @@ pub(super) async fn unmap(task: &Task<'_>) -> Answer {
     }
     let list = task.list(length)?;
     let ranges = ranges(task, &list)?;
-    for blocks in ranges.into_iter().filter(|blocks| blocks.count > 0) {
-        let (offset, bytes) = (task.bytes_of(blocks.lba), task.bytes_of(blocks.count));
-        task.unit().image().discard(offset, bytes).await?;
+    let unit = task.unit();
+    let ranges = ranges.into_iter().filter(|blocks| blocks.count > 0);
+    let bytes_of = |blocks: Blocks| (task.bytes_of(blocks.lba), task.bytes_of(blocks.count));
+    let ranges: Vec<(u64, u64)> = ranges.map(bytes_of).collect();
+    let _change = unit.change_all(ranges.iter().copied()).await;
+    for (offset, bytes) in ranges {
+        unit.image().discard(offset, bytes).await?;
     }
     Ok(Reply::none())
 }
@@ -92,6 +96,7 @@ pub(super) async fn write_same(task: &Task<'_>) -> Answer {
     let unit = task.unit();
     let offset = task.bytes_of(blocks.lba);
     let durability = unit.durability(false);
+    let _change = unit.change(offset, bytes).await;
     match block.filter(|block| block.iter().any(|byte| *byte != 0)) {
         Some(block) => {
             let mut at = 0;

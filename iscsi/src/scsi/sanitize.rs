@@ -193,13 +193,16 @@ async fn pass(unit: &Unit, block: Option<&Bytes>, (nth, count): (u64, u64)) -> R
         let length = match block {
             None => {
                 let length = (size - at).min(ERASE_BYTES);
+                let _change = unit.change(at, length).await;
                 unit.image().discard(at, length).await?;
                 length
             }
             Some(block) => {
                 let length = (size - at).min(CHUNK_BYTES);
                 let data = repeated(block, length);
+                let change = unit.change(at, length).await;
                 unit.image().write(at, data, Durability::Durable).await?;
+                drop(change);
                 let due = started + at_pace(at + length);
                 tokio::time::sleep_until(due).await;
                 length

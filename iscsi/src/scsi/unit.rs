@@ -10,6 +10,7 @@ use super::command::Status;
 use super::mode::Mode;
 use super::nexus::{Attention, NexusId, Nexuses};
 use super::opcode::{Row, WhileAttention};
+use super::order::{Change, Changes};
 use super::sanitize::Sanitize;
 use super::sense::{Code, Failure, Sense, SenseKey};
 
@@ -42,7 +43,7 @@ pub struct Unit {
     block_bytes: u32,
     state: Mutex<State>,
     pub(super) sanitize: Sanitize,
-    changing: tokio::sync::Mutex<()>,
+    changes: Changes,
     /// Copies of what `state` holds, for the way of every READ and WRITE.
     is_cached: AtomicBool,
     has_descriptor_sense: AtomicBool,
@@ -87,7 +88,7 @@ impl Unit {
                 mode,
             }),
             sanitize: Sanitize::default(),
-            changing: tokio::sync::Mutex::new(()),
+            changes: Changes::default(),
         }
     }
 
@@ -259,9 +260,20 @@ impl Unit {
         }
     }
 
-    /// Held by commands that read and write what they read.
-    pub(super) async fn alone(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.changing.lock().await
+    /// Held by whoever changes so many bytes there, so that nothing that began before is still to
+    /// change them.
+    pub(super) async fn change(&self, offset: u64, bytes: u64) -> Change<'_> {
+        self.change_all([(offset, bytes)]).await
+    }
+
+    /// The same for several ranges at once.
+    pub(super) async fn change_all(
+        &self,
+        ranges: impl IntoIterator<Item = (u64, u64)>,
+    ) -> Change<'_> {
+        let range = |(offset, bytes): (u64, u64)| offset..offset.saturating_add(bytes);
+        let ranges = ranges.into_iter().map(range).collect();
+        self.changes.begin(ranges).await
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -41,8 +41,9 @@ pub(super) async fn write_and_verify(task: &Task<'_>) -> Answer {
     }
     blocks.count = data.len() / u64::from(task.unit().block_bytes());
     let offset = task.bytes_of(blocks.lba);
-    let image = task.unit().image();
-    image
+    let unit = task.unit();
+    let _change = unit.change(offset, data.len()).await;
+    unit.image()
         .write(offset, data.clone(), Durability::Durable)
         .await?;
     compare(task, blocks, is_compared.then_some(&data)).await?;

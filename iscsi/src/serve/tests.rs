@@ -1,5 +1,6 @@
 //! Whole connections over streams in memory, in paused time.
 
+mod abort;
 mod commands;
 mod disk;
 mod hostile;
