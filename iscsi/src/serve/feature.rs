@@ -410,11 +410,17 @@ impl<S> Drop for FullFeature<S> {
     /// Commands that run end all the same: nothing recalls them, and whoever resets the unit waits
     /// for them.
     fn drop(&mut self) {
+        let session = Arc::clone(&self.member.session);
+        for action in self.actions.drain(..) {
+            // It was taken up and is not begun: nobody is to wait for it.
+            if let Action::Execute(key, _) = action {
+                session.lock().handle_outcome(key, &Outcome::busy());
+            }
+        }
         if self.executions.is_empty() {
             return;
         }
         let mut executions = std::mem::take(&mut self.executions);
-        let session = Arc::clone(&self.member.session);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 while let Some((key, _, outcome)) = executions.next().await {

@@ -7,6 +7,7 @@ mod hostile;
 mod initiator;
 mod logins;
 mod management;
+mod several;
 
 use std::sync::Arc;
 

@@ -3,8 +3,6 @@
 //! A command that runs cannot be recalled. It leaves the books, its initiator hears no more of it,
 //! and whoever resets its unit waits until it has ended.
 
-use tokio::time::Instant;
-
 use super::{Action, ConnectionKey, Hold, NUMBERS, Session};
 use crate::limits::MANAGEMENT_MAX;
 use crate::units::{Event, UnitId};
@@ -55,17 +53,19 @@ pub(super) struct Deferred {
     pdu: TaskManagement,
 }
 
+impl Deferred {
+    pub(super) fn connection(&self) -> ConnectionKey {
+        self.connection
+    }
+}
+
 impl Session {
-    pub(super) fn handle_management(
-        &mut self,
-        _now: Instant,
-        connection: ConnectionKey,
-        pdu: &TaskManagement,
-    ) {
+    pub(super) fn handle_management(&mut self, connection: ConnectionKey, pdu: &TaskManagement) {
         let is_early = pdu.numbers.immediate
             && self.window.exp_cmd_sn().is_before(pdu.numbers.cmd_sn)
             && self.window.contains(pdu.numbers.cmd_sn);
-        if self.deferred.len() + self.managing >= MANAGEMENT_MAX {
+        let managing: usize = self.connections.iter().map(|one| one.managing).sum();
+        if self.deferred.len() + managing >= MANAGEMENT_MAX {
             return self.answer(connection, pdu.itt, TaskOutcome::Rejected);
         }
         // It concerns commands up to its number, which other connections may still bring.
@@ -78,7 +78,7 @@ impl Session {
     }
 
     /// Does what waited for commands that are here now.
-    pub(super) fn release_deferred(&mut self, _now: Instant) {
+    pub(super) fn release_deferred(&mut self) {
         let exp_cmd_sn = self.window.exp_cmd_sn();
         let is_due = |deferred: &mut Deferred| !exp_cmd_sn.is_before(deferred.pdu.numbers.cmd_sn);
         let due: Vec<Deferred> = self.deferred.extract_if(.., is_due).collect();
@@ -172,7 +172,9 @@ impl Session {
         for unit in &units {
             self.abort_unit(*unit);
         }
-        self.managing += 1;
+        if let Some(connection) = self.connection(connection) {
+            connection.managing += 1;
+        }
         let itt = pdu.itt;
         self.push(connection, Action::Manage(Management { kind, units, itt }));
         None
@@ -185,7 +187,9 @@ impl Session {
         management: &Management,
         outcome: TaskOutcome,
     ) {
-        self.managing -= 1;
+        if let Some(connection) = self.connection(connection) {
+            connection.managing -= 1;
+        }
         self.answer(connection, management.itt, outcome);
     }
 

@@ -24,7 +24,7 @@ use portico_backend::budget::{Budget, Permit};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::limits::{NOP_INTERVAL, SILENCE_MAX, WINDOW_MAX};
+use crate::limits::{NOP_INTERVAL, PLACE_BYTES_MIN, SILENCE_MAX, WINDOW_MAX};
 use crate::scsi::NexusId;
 use crate::scsi::command::{Command, Outcome};
 use crate::target::{LocalAddress, Target, Targets};
@@ -149,7 +149,6 @@ pub struct Session {
     /// Commands that were aborted while they were executed: nothing recalls them.
     aborted: HashMap<TaskKey, AbortedTask>,
     deferred: Vec<Deferred>,
-    managing: usize,
     transfer_tags: u32,
     has_ended: bool,
     /// Takes its actions at once and needs no wake.
@@ -189,6 +188,8 @@ struct Connection {
     /// Tasks that wait for bytes, in order.
     waiting: VecDeque<TaskKey>,
     text: TextExchange,
+    /// Functions that it asked for and that concern other sessions too.
+    managing: usize,
     wake: Arc<Notify>,
 }
 
@@ -207,7 +208,6 @@ impl Session {
             barriers: BTreeMap::new(),
             aborted: HashMap::new(),
             deferred: Vec::new(),
-            managing: 0,
             transfer_tags: 0,
             has_ended: false,
             attended: None,
@@ -278,6 +278,7 @@ impl Session {
             logout_by: None,
             waiting: VecDeque::new(),
             text: TextExchange::default(),
+            managing: 0,
             wake: Arc::clone(&wake),
         });
         (key, wake)
@@ -296,6 +297,7 @@ impl Session {
     pub fn remove_connection(&mut self, key: ConnectionKey) -> bool {
         self.end_tasks_of(key);
         self.connections.retain(|one| one.key != key);
+        self.deferred.retain(|one| one.connection() != key);
         self.window
             .cancel_where(|waiting| waiting.connection == key);
         self.release_held();
@@ -400,8 +402,13 @@ impl Session {
         let (exp_cmd_sn, max_cmd_sn) = self.window();
         let connection = self.connection(key)?;
         let mut action = connection.queue.pop_front()?;
-        if let Action::Send(response, _) = &mut action {
-            connection.number(response, exp_cmd_sn, max_cmd_sn);
+        match &mut action {
+            Action::Send(response, _) => connection.number(response, exp_cmd_sn, max_cmd_sn),
+            Action::Execute(key, _) => {
+                let key = *key;
+                self.note_taken(key);
+            }
+            Action::Manage(_) | Action::Close(_) => {}
         }
         Some(action)
     }
@@ -433,6 +440,13 @@ impl Session {
             Some(numbers) if !numbers.immediate => numbers,
             _ => return self.dispatch(now, key, received, None),
         };
+        let is_early = numbers.cmd_sn != self.window.exp_cmd_sn();
+        let bytes = u64::from(received.header.data_segment_length());
+        if is_early && bytes > self.place_bytes() && self.window.cancel(numbers.cmd_sn) {
+            // What waits for its turn holds what its place reserved, and no more.
+            self.reject(key, RejectReason::InvalidPduField, &received.header);
+            return self.release_held();
+        }
         let waiting = Waiting {
             at: now,
             connection: key,
@@ -441,14 +455,10 @@ impl Session {
         match self.window.arrive(numbers.cmd_sn, waiting) {
             Arrival::Now(waiting, place) => {
                 self.dispatch(now, key, waiting.received, place);
-                while let Some((waiting, place)) = self.window.next() {
-                    self.dispatch(waiting.at, waiting.connection, waiting.received, place);
-                }
-                self.release_deferred(now);
+                self.release_held();
             }
-            Arrival::Later | Arrival::Never => {}
+            Arrival::Later | Arrival::Never => self.open_window(),
         }
-        self.open_window();
     }
 
     fn dispatch(
@@ -481,7 +491,7 @@ impl Session {
             }
             Request::DataOut(pdu) => self.handle_data_out(now, key, pdu, &header),
             _ if has_wrong_data => self.reject(key, RejectReason::DataDigestError, &header),
-            Request::TaskManagement(pdu) => self.handle_management(now, key, &pdu),
+            Request::TaskManagement(pdu) => self.handle_management(key, &pdu),
             Request::NopOut(pdu) => self.handle_nop(key, pdu, &header),
             Request::Text(pdu) => self.handle_text(key, &pdu, &header),
             Request::Logout(pdu) => self.handle_logout(key, &pdu),
@@ -516,6 +526,7 @@ impl Session {
         while let Some((waiting, place)) = self.window.next() {
             self.dispatch(waiting.at, waiting.connection, waiting.received, place);
         }
+        self.release_deferred();
         self.open_window();
     }
 
@@ -596,11 +607,12 @@ impl Session {
     /// Bytes of one place: what a command may bring along unasked.
     fn place_bytes(&self) -> u64 {
         let parameters = &self.parts.parameters;
-        if parameters.immediate_data || !parameters.initial_r2t {
-            u64::from(parameters.first_burst_bytes)
+        let unasked = if parameters.immediate_data || !parameters.initial_r2t {
+            parameters.first_burst_bytes
         } else {
-            1
-        }
+            0
+        };
+        u64::from(unasked).max(PLACE_BYTES_MIN)
     }
 
     fn next_transfer_tag(&mut self) -> u32 {

@@ -40,6 +40,8 @@ pub struct SharedSession {
     tsih: u16,
     nexus: Arc<NexusId>,
     target: Option<String>,
+    /// The tag of the portal group that it was begun through.
+    group: Option<u16>,
     units: Arc<Units>,
     session: Mutex<Session>,
 }
@@ -142,26 +144,21 @@ impl Sessions {
         });
         let name = target.map(|(target, _)| target.name.clone());
         let group = target.map(|(_, portal)| portal.group_tag);
-        let old = self.list().into_iter().find(|one| {
-            let same_group = || {
-                let session = one.lock();
-                let target = session.parts().target.as_ref();
-                target
-                    .and_then(|target| target.portal(session.parts().local))
-                    .map(|portal| portal.group_tag)
-                    == group
-            };
+        let is_same = |one: &Arc<SharedSession>| {
             name.is_some()
                 && one.target == name
+                && one.group == group
                 && one.nexus.initiator == nexus.initiator
                 && one.nexus.isid == nexus.isid
-                && same_group()
-        });
+        };
+        let mut state = self.lock();
+        // Of two logins at once the later one ends what the other began.
+        let old = state.by_tsih.values().find(|one| is_same(one)).cloned();
         if let Some(old) = old {
             old.lock().end();
-            self.forget(&old);
+            state.by_tsih.remove(&old.tsih);
+            (old.units.event)(Event::NexusLost, &old.nexus);
         }
-        let mut state = self.lock();
         let tsih = state.free_tsih().ok_or(LoginStatus::OutOfResources)?;
         let session = Session::new(SessionParts {
             tsih,
@@ -184,12 +181,14 @@ impl Sessions {
             tsih,
             nexus,
             target: name,
+            group,
             units: Arc::clone(&admission.units),
             session: Mutex::new(session),
         });
         state.by_tsih.insert(tsih, Arc::clone(&shared));
         drop(state);
-        Ok(joined(now, shared, admission))
+        let session = shared.lock();
+        Ok(joined(now, &shared, session, admission))
     }
 
     /// A further connection of a session, or a new one in the place of an old one.
@@ -207,22 +206,14 @@ impl Sessions {
         let shared = found
             .filter(is_same)
             .ok_or(LoginStatus::SessionDoesNotExist)?;
+        // Held until the connection is in: the session does not end meanwhile.
         let session = shared.lock();
         if session.has_ended {
             return Err(LoginStatus::SessionDoesNotExist);
         }
         // RFC 7143 section 4.4.3.2: all connections of a session go to one portal group.
-        let group = |local| {
-            let target = session.parts().target.as_ref();
-            target
-                .and_then(|target| target.portal(local))
-                .map(|portal| portal.group_tag)
-        };
-        let joins = admission
-            .target
-            .as_ref()
-            .map(|(_, portal)| portal.group_tag);
-        if group(session.parts().local) != joins {
+        let joins = admission.target.as_ref();
+        if shared.group != joins.map(|(_, portal)| portal.group_tag) {
             return Err(LoginStatus::CannotIncludeInSession);
         }
         let most = session.parts().parameters.max_connections;
@@ -235,8 +226,7 @@ impl Sessions {
         if is_full && !session.has_connection(admission.cid) {
             return Err(LoginStatus::TooManyConnections);
         }
-        drop(session);
-        Ok(joined(now, shared, admission))
+        Ok(joined(now, &shared, session, admission))
     }
 
     /// A connection's stream is gone.
@@ -327,21 +317,22 @@ impl State {
     }
 }
 
-fn joined(now: Instant, shared: Arc<SharedSession>, admission: &Admission) -> Joined {
-    let (key, wake, admitted) = {
-        let mut session = shared.lock();
-        let (key, wake) =
-            session.add_connection(now, admission.cid, admission.connection, admission.stat_sn);
-        let (exp_cmd_sn, max_cmd_sn) = session.window();
-        let admitted = Admitted {
-            tsih: shared.tsih,
-            exp_cmd_sn,
-            max_cmd_sn,
-        };
-        (key, wake, admitted)
+fn joined(
+    now: Instant,
+    shared: &Arc<SharedSession>,
+    mut session: MutexGuard<'_, Session>,
+    admission: &Admission,
+) -> Joined {
+    let (key, wake) =
+        session.add_connection(now, admission.cid, admission.connection, admission.stat_sn);
+    let (exp_cmd_sn, max_cmd_sn) = session.window();
+    let admitted = Admitted {
+        tsih: shared.tsih,
+        exp_cmd_sn,
+        max_cmd_sn,
     };
     Joined {
-        session: shared,
+        session: Arc::clone(shared),
         key,
         wake,
         admitted,

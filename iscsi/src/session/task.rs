@@ -12,6 +12,7 @@ use super::transfer::OutstandingTransfer;
 use super::{Action, ConnectionKey, Hold, Session};
 use crate::limits::IMMEDIATE_TASKS_MAX;
 use crate::scsi::command::{Command, Outcome, Status};
+use crate::scsi::limits::TRANSFER_BYTES_MAX;
 use crate::units::UnitId;
 use crate::wire::header::{Header, RESERVED_TAG};
 use crate::wire::request::{ScsiCommand, TaskAttribute};
@@ -31,6 +32,8 @@ pub(super) struct Task {
     pub(super) connection: ConnectionKey,
     pub(super) phase: Phase,
     pub(super) command: ScsiCommand,
+    /// What its LUN was when it came.
+    pub(super) unit: Option<UnitId>,
     /// Data-Out as it comes, in order.
     pub(super) data: Vec<Bytes>,
     pub(super) received: u64,
@@ -59,6 +62,8 @@ pub(super) enum Phase {
     Receiving,
     /// It waits for tasks before it.
     Queued,
+    /// Its connection has not taken it up.
+    Ready,
     Running,
 }
 
@@ -95,7 +100,7 @@ impl Session {
         self.tasks.get_mut(&key.itt).filter(|task| task.key == key)
     }
 
-    pub(super) fn handle_command(&mut self, now: Instant, arrived: Arrived, pdu: ScsiCommand) {
+    pub(super) fn handle_command(&mut self, now: Instant, mut arrived: Arrived, pdu: ScsiCommand) {
         let connection = arrived.connection;
         if pdu.itt == RESERVED_TAG {
             return self.reject(connection, RejectReason::InvalidPduField, &arrived.header);
@@ -110,10 +115,18 @@ impl Session {
             true => Some(DIGEST_FAILED),
             false => self.unfit(&pdu),
         };
+        let is_immediate = pdu.numbers.immediate;
+        if is_immediate {
+            // It comes outside of the window, and costs the same.
+            arrived.place = self.parts.window_budget.try_take(self.place_bytes());
+        }
         let mut task = self.new_task(now, arrived, pdu);
         task.failure = failure;
-        let is_immediate = task.command.numbers.immediate;
-        if is_immediate && self.immediate_tasks >= IMMEDIATE_TASKS_MAX {
+        if failure.is_some() {
+            task.data.clear();
+        }
+        let has_no_place = self.immediate_tasks >= IMMEDIATE_TASKS_MAX || task.hold.place.is_none();
+        if is_immediate && has_no_place {
             let full = Outcome::of_status(Status::TaskSetFull);
             return self.respond(task, &full);
         }
@@ -157,6 +170,7 @@ impl Session {
             }
             false => 0,
         };
+        let unit = (self.parts.units.unit)(command.lun);
         let mut task = Task {
             key,
             connection: arrived.connection,
@@ -177,12 +191,14 @@ impl Session {
                 transfer: None,
             },
             command,
+            unit,
         };
         if received > 0 {
             task.data.push(data);
         }
-        // Small reads fit into what the place in the window reserved.
-        let read = u64::from(task.data_in_bytes_max());
+        // Small reads fit into what the place in the window reserved; no command returns more than
+        // the longest transfer, whatever an initiator has room for.
+        let read = u64::from(task.data_in_bytes_max()).min(TRANSFER_BYTES_MAX);
         let has_room = task.hold.place.is_some() && read <= self.place_bytes();
         task.wanted_bytes = if has_room { 0 } else { read };
         task
@@ -202,9 +218,16 @@ impl Session {
             task.phase = Phase::Queued;
             return;
         }
-        task.phase = Phase::Running;
+        task.phase = Phase::Ready;
         let (connection, command) = (task.connection, task.take_command());
         self.push(connection, Action::Execute(key, command));
+    }
+
+    /// A connection takes a command up.
+    pub(super) fn note_taken(&mut self, key: TaskKey) {
+        if let Some(task) = self.task_mut(key) {
+            task.phase = Phase::Running;
+        }
     }
 
     /// Whether a task has to wait for one that came before: ordered tasks wait for all, simple ones
@@ -279,9 +302,15 @@ impl Session {
             return;
         };
         let lun = task.command.lun;
+        if task.phase == Phase::Ready
+            && let Some(connection) = self.connection(task.connection)
+        {
+            let is_it = |action: &Action| matches!(action, Action::Execute(one, _) if *one == key);
+            connection.queue.retain(|action| !is_it(action));
+        }
         if task.phase == Phase::Running {
             let changes = task.command.writes || !task.command.reads;
-            let unit = (self.parts.units.unit)(lun).filter(|_| changes);
+            let unit = task.unit.filter(|_| changes);
             let leftover = unit.map(|unit| self.parts.leftovers.add(unit));
             let aborted = AbortedTask {
                 _hold: task.hold,
@@ -316,8 +345,7 @@ impl Session {
 
     /// Aborts all tasks of a unit, whatever its LUN here.
     pub fn abort_unit(&mut self, unit: UnitId) {
-        let units = std::sync::Arc::clone(&self.parts.units);
-        self.abort_where(|task| (units.unit)(task.command.lun) == Some(unit));
+        self.abort_where(|task| task.unit == Some(unit));
     }
 }
 

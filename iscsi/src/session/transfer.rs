@@ -160,7 +160,10 @@ impl Session {
         let key = task.key;
         match task.take_data(pdu, parameters.first_burst_bytes) {
             Ok(()) => task.moved_at = now,
-            Err(codes) => task.failure = task.failure.or(Some(codes)),
+            Err(codes) => {
+                task.failure = task.failure.or(Some(codes));
+                task.data.clear();
+            }
         }
         self.proceed(now, key);
     }

@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout};
 use super::Node;
 use super::initiator::{Initiator, read10, write10};
 use crate::limits::{ADDRESS_LOGINS_MAX, IMMEDIATE_TASKS_MAX};
+use crate::scsi::limits::TRANSFER_BYTES_MAX;
 use crate::wire::request::Request;
 use crate::wire::response::Response;
 
@@ -34,6 +35,15 @@ async fn announced_bytes_cost_nothing() {
     assert_eq!(answer.status, 0);
     let answer = one.run(&read10(0, 1), u32::MAX, &[]).await;
     assert_eq!((answer.status, answer.data.len()), (0, 512));
+    // No more is kept for a read than any may return.
+    node.disk.freeze(true);
+    let free = node.budget.free_bytes();
+    let command = one.command(&read10(0, 1), u32::MAX, &[]);
+    one.send(&Request::ScsiCommand(command)).await;
+    one.ping(b"").await;
+    assert!(matches!(one.receive().await, Response::NopIn(_)));
+    let kept = free - node.budget.free_bytes();
+    assert_eq!(kept, TRANSFER_BYTES_MAX);
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,6 +79,27 @@ async fn immediate_commands_have_a_small_reserve() {
     for _ in 0..IMMEDIATE_TASKS_MAX {
         assert_eq!(one.answer().await.status, 0);
     }
+}
+
+/// What comes outside of the window is held under the same bound.
+#[tokio::test(start_paused = true)]
+async fn immediate_commands_take_of_what_the_windows_take() {
+    let node = Node::with(|_| (), 1 << 20);
+    let mut all = Vec::new();
+    for number in 0..10 {
+        let mut one = Initiator::connect(&node);
+        one.isid[5] = number;
+        one.operational(&[]).await;
+        all.push(one);
+    }
+    assert_eq!(node.window_budget.free_bytes(), 0);
+    let one = &mut all[0];
+    let mut command = one.command(&write10(0, 1), 512, &[5; 512]);
+    one.cmd_sn = command.numbers.cmd_sn;
+    command.numbers.immediate = true;
+    one.send(&Request::ScsiCommand(command)).await;
+    assert_eq!(one.answer().await.status, 0x28);
+    assert_eq!(one.run(&write10(0, 1), 512, &[5; 512]).await.status, 0);
 }
 
 /// The window goes no further than what is reserved, and the next task that ends opens it again.

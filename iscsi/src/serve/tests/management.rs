@@ -3,12 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout};
 
 use super::Node;
 use super::initiator::{Initiator, write10};
 use crate::units::Event;
-use crate::wire::request::{Request, TaskFunction};
+use crate::wire::request::{Request, TaskFunction, TaskManagement};
 use crate::wire::response::{Response, TaskOutcome};
 use crate::wire::serial::Serial;
 
@@ -46,6 +47,34 @@ async fn an_aborted_task_is_not_heard_of_again() {
             .await
             .is_err()
     );
+    assert_eq!(one.run(&[0; 6], 0, &[]).await.status, 0);
+}
+
+/// A command and its abort that come at once: it is not begun.
+#[tokio::test(start_paused = true)]
+async fn what_is_aborted_before_it_is_begun_is_not_begun() {
+    let node = Node::new();
+    let mut one = Initiator::login(&node, &[]).await;
+    let command = one.command(&write10(0, 1), 512, &[1; 512]);
+    let abort = TaskManagement {
+        function: TaskFunction::AbortTask,
+        lun: 0,
+        itt: one.next_itt(),
+        referenced_itt: command.itt,
+        numbers: one.numbers(true),
+        ref_cmd_sn: command.numbers.cmd_sn,
+        exp_data_sn: 0,
+    };
+    let mut bytes = Vec::new();
+    for request in [
+        Request::ScsiCommand(command),
+        Request::TaskManagement(abort),
+    ] {
+        bytes.extend(request.encode().encode(one.digests).concat());
+    }
+    one.stream.write_all(&bytes).await.unwrap();
+    assert_eq!(one.managed().await, TaskOutcome::Complete);
+    assert!(node.disk.begun.lock().unwrap().is_empty());
     assert_eq!(one.run(&[0; 6], 0, &[]).await.status, 0);
 }
 
