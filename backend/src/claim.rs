@@ -3,7 +3,9 @@
 //! A volume's header carries an epoch. Taking the volume raises it by one in a guarded write, and
 //! every metadata write of the taker then guards and sets the epoch on the object it changes. So a
 //! former claimant's writes fail on every object that the new one has written; what it has not
-//! written yet is protected by fencing the former session, which [`Claim::previous`] names.
+//! written yet is protected by [`Claim::fence_former`]. The header names every session that took
+//! the volume and was not fenced since: one that took it and died, or never heard that it had it,
+//! does not hide the one before.
 //!
 //! A removed object forgets its epoch. A volume therefore fences before it relies on a name that it
 //! removed, or never uses such a name again.
@@ -24,6 +26,9 @@ const EPOCH: XattrName = XattrName::new("portico.epoch");
 /// Holds the session that claimed last.
 const CLAIMANT: XattrName = XattrName::new("portico.claimant");
 
+/// Holds sessions that claimed before and may still write, one a line.
+const FORMER: XattrName = XattrName::new("portico.former");
+
 /// Attempts to win against others who take the same volume at the same time.
 const ATTEMPTS_MAX: u32 = 64;
 
@@ -31,12 +36,12 @@ const ATTEMPTS_MAX: u32 = 64;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Claim {
     epoch: u64,
-    previous: Option<SessionId>,
+    former: Vec<SessionId>,
 }
 
 impl Claim {
     /// Takes the volume whose header is `object`: raises its epoch above all before. Nothing is
-    /// read from the volume before this returns and [`Claim::previous`] is fenced.
+    /// read from the volume before [`Claim::fence_former`] has returned.
     ///
     /// # Errors
     /// `NotFound` if the header does not exist, `Corrupt` if its epoch is no number, `Busy` if
@@ -44,7 +49,7 @@ impl Claim {
     /// been raised; taking it again is safe.
     pub async fn take(store: &dyn ObjectStore, object: &ObjectId) -> Result<Self, Error> {
         for _ in 0..ATTEMPTS_MAX {
-            let (current, previous) = read_claim(store, object).await?;
+            let (current, former) = read_claim(store, object).await?;
             let epoch = current.checked_add(1).ok_or_else(|| {
                 Error::new(
                     ErrorKind::Corrupt,
@@ -52,6 +57,15 @@ impl Claim {
                 )
             })?;
             let session = Bytes::copy_from_slice(store.session().0.as_bytes());
+            let lines: Vec<&str> = former.iter().map(|session| &*session.0).collect();
+            let former_step = if lines.is_empty() {
+                WriteStep::XattrRemove { name: FORMER }
+            } else {
+                WriteStep::XattrSet {
+                    name: FORMER,
+                    value: Bytes::from(lines.join("\n")),
+                }
+            };
             let op = WriteOp::default()
                 .guarded(Guard::Exists)
                 .guarded(Guard::XattrAtMost {
@@ -62,9 +76,10 @@ impl Claim {
                 .step(WriteStep::XattrSet {
                     name: CLAIMANT,
                     value: session,
-                });
+                })
+                .step(former_step);
             match store.write(object, op).await {
-                Ok(_) => return Ok(Self { epoch, previous }),
+                Ok(_) => return Ok(Self { epoch, former }),
                 Err(error) if error.kind() == ErrorKind::GuardFailed => {}
                 Err(error) => return Err(error),
             }
@@ -93,11 +108,36 @@ impl Claim {
         self.epoch
     }
 
-    /// The session that held the volume before, to be fenced; `None` for a volume that nobody
-    /// claimed yet. May be the caller's own.
+    /// Makes sure that no session that held the volume before writes any more, but the caller's
+    /// own.
+    ///
+    /// # Errors
+    /// `GuardFailed` if somebody took the volume since.
+    pub async fn fence_former(
+        &self,
+        store: &dyn ObjectStore,
+        object: &ObjectId,
+    ) -> Result<(), Error> {
+        if self.former.is_empty() {
+            return Ok(());
+        }
+        let own = store.session();
+        for session in self.former.iter().filter(|session| **session != own) {
+            if store.may_write(session).await? {
+                store.fence(session).await?;
+            }
+        }
+        let op = WriteOp::new([WriteStep::XattrRemove { name: FORMER }])
+            .guarded(Guard::Exists)
+            .guarded(self.guard());
+        store.write(object, op).await.map(|_| ())
+    }
+
+    /// The sessions that held the volume before and were not known to be fenced, the latest last;
+    /// none for a volume that was given back. The caller's own may be among them.
     #[must_use]
-    pub fn previous(&self) -> Option<&SessionId> {
-        self.previous.as_ref()
+    pub fn former(&self) -> &[SessionId] {
+        &self.former
     }
 
     /// Fails with `GuardFailed` on an object that a later claimant has written.
@@ -131,11 +171,8 @@ impl Claim {
 async fn read_claim(
     store: &dyn ObjectStore,
     object: &ObjectId,
-) -> Result<(u64, Option<SessionId>), Error> {
-    let op = ReadOp::new([
-        ReadStep::Xattr { name: EPOCH },
-        ReadStep::Xattr { name: CLAIMANT },
-    ]);
+) -> Result<(u64, Vec<SessionId>), Error> {
+    let op = ReadOp::new([EPOCH, CLAIMANT, FORMER].map(|name| ReadStep::Xattr { name }));
     let output = store.read(object, op).await?;
     let corrupt = |what: &str| {
         Error::new(
@@ -143,7 +180,12 @@ async fn read_claim(
             format!("claim {object}: {what} is not readable"),
         )
     };
-    let [ReadResult::Xattr(epoch), ReadResult::Xattr(claimant)] = output.results.as_slice() else {
+    let [
+        ReadResult::Xattr(epoch),
+        ReadResult::Xattr(claimant),
+        ReadResult::Xattr(former),
+    ] = output.results.as_slice()
+    else {
         return Err(corrupt("the store's answer"));
     };
     let epoch = match epoch {
@@ -153,12 +195,14 @@ async fn read_claim(
             u64::from_be_bytes(bytes)
         }
     };
-    let claimant = match claimant {
-        None => None,
-        Some(bytes) => {
-            let text = std::str::from_utf8(bytes).map_err(|_| corrupt("the claimant"))?;
-            Some(SessionId(Arc::from(text)))
+    let mut sessions: Vec<SessionId> = Vec::new();
+    for list in [former, claimant].into_iter().flatten() {
+        let text = std::str::from_utf8(list).map_err(|_| corrupt("the claimant"))?;
+        for line in text.lines() {
+            let session = SessionId(Arc::from(line));
+            sessions.retain(|known| *known != session);
+            sessions.push(session);
         }
-    };
-    Ok((epoch, claimant))
+    }
+    Ok((epoch, sessions))
 }

@@ -30,6 +30,7 @@ SUITES = {
     "engine": Suite("5 min", "one contract over all engines", rust_test="engine"),
     "crash": Suite("5 min", "the local engine cut at every write and flush", rust_test="crash"),
     "bucket": Suite("5 min", "two buckets over one store against a model", rust_test="bucket"),
+    "image": Suite("2 min", "images against a model, and the power cut at every write", rust_test="image"),
     "scale": Suite("15 min", "a million keys, an object of 5 TiB, in release mode", rust_test="scale", full_size=True),
     "tidy": Suite("1 min", "the project's own rules", rust_test="tidy"),
     "s3-clients": Suite("20 min", "real clients over plain HTTP and TLS [--short: 4 min]", module="s3_clients"),

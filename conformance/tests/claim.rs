@@ -37,12 +37,12 @@ async fn a_later_claim_stops_the_earlier_one_on_what_it_wrote() {
     let shard = object("volume.shard");
 
     let old = Claim::take(&*first, &header).await.unwrap();
-    assert_eq!(old.previous(), None);
+    assert_eq!(old.former(), []);
     first.write(&shard, old.apply(set("a"))).await.unwrap();
 
     let new = Claim::take(&*second, &header).await.unwrap();
     assert!(new.epoch() > old.epoch());
-    assert_eq!(new.previous(), Some(&first.session()));
+    assert_eq!(new.former(), [first.session()]);
     let stopped = first.write(&header, old.apply(set("b"))).await.unwrap_err();
     assert_eq!(stopped.kind(), ErrorKind::GuardFailed);
 
@@ -54,6 +54,29 @@ async fn a_later_claim_stops_the_earlier_one_on_what_it_wrote() {
         assert_eq!(stopped.kind(), ErrorKind::GuardFailed);
     }
     second.write(&shard, new.apply(set("f"))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_claimant_that_never_fenced_does_not_hide_the_one_before() {
+    let cluster = MemoryCluster::new(MemoryOptions::default());
+    let header = with_header(&cluster).await;
+    let sessions = ["first", "died", "third"].map(|name| cluster.session(name));
+    let [first, died, third] = &sessions;
+    for store in [first, died] {
+        Claim::take(&**store, &header).await.unwrap();
+    }
+    let claim = Claim::take(&**third, &header).await.unwrap();
+    assert_eq!(claim.former(), [first.session(), died.session()]);
+    claim.fence_former(&**third, &header).await.unwrap();
+    for store in [first, died] {
+        assert!(!third.may_write(&store.session()).await.unwrap());
+    }
+    // Given back, there is nobody to fence.
+    claim.release(&**third, &header).await.unwrap();
+    let fourth = cluster.session("fourth");
+    let claim = Claim::take(&*fourth, &header).await.unwrap();
+    assert_eq!(claim.former(), []);
+    assert!(fourth.may_write(&third.session()).await.unwrap());
 }
 
 #[tokio::test]

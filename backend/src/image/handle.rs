@@ -355,15 +355,10 @@ impl Shared {
     }
 }
 
-/// Takes the claim of an image, and makes sure that the session that had it writes no more.
+/// Takes the claim of an image, and makes sure that nobody who had it writes any more.
 pub(super) async fn take(store: &dyn ObjectStore, place: &Place) -> Result<Claim, Error> {
     let claim = Claim::take(store, &place.facts()).await?;
-    if let Some(previous) = claim.previous()
-        && *previous != store.session()
-        && store.may_write(previous).await?
-    {
-        store.fence(previous).await?;
-    }
+    claim.fence_former(store, &place.facts()).await?;
     Ok(claim)
 }
 

@@ -112,8 +112,16 @@ impl Data {
         bytes
     }
 
-    /// Takes over the pages of `range` and the size from `newer`.
+    /// Takes over the pages of `range` and the size from `newer`, and the page in which that ends
+    /// if nothing lies behind it any more.
     pub(super) fn adopt(&mut self, newer: &Self, range: Range<u64>) {
+        if newer.size < self.size {
+            let end_page = newer.size / PAGE_BYTES;
+            self.pages.split_off(&end_page);
+            if let Some(bytes) = newer.pages.get(&end_page) {
+                self.pages.insert(end_page, bytes.clone());
+            }
+        }
         let stale: Vec<u64> = self.pages_in(range.clone()).map(|(page, _)| page).collect();
         for page in stale {
             self.pages.remove(&page);
@@ -125,7 +133,8 @@ impl Data {
     }
 
     /// What a crash may leave of `self` where only `stable` is promised: each page and the size
-    /// are the one or the other.
+    /// are the one or the other. A page in which the object ends goes with the size, or cutting it
+    /// there would tear it.
     pub(super) fn crashed(&self, stable: &Self, random: &mut Generator) -> Self {
         let mut left = Self {
             size: self.size.max(stable.size),
@@ -137,17 +146,19 @@ impl Data {
             .chain(stable.pages.keys())
             .copied()
             .collect();
+        let ends = if random.chance(500) { self } else { stable };
         for page in pages {
-            let kept = if random.chance(500) { self } else { stable };
+            let either = if random.chance(500) { self } else { stable };
+            let kept = if page == ends.size / PAGE_BYTES {
+                ends
+            } else {
+                either
+            };
             if let Some(bytes) = kept.pages.get(&page) {
                 left.pages.insert(page, bytes.clone());
             }
         }
-        left.truncate(if random.chance(500) {
-            self.size
-        } else {
-            stable.size
-        });
+        left.truncate(ends.size);
         left
     }
 
@@ -169,4 +180,35 @@ impl Data {
 
 fn index(bytes: u64) -> usize {
     usize::try_from(bytes).expect("limits keep an object within memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(length: usize, byte: u8) -> Data {
+        let mut data = Data::default();
+        data.write(0, &vec![byte; length]);
+        data
+    }
+
+    #[test]
+    fn a_crash_tears_no_page_where_the_object_ends() {
+        let (old, new) = (data(1_000, 1), data(4_096, 2));
+        for seed in 0..50 {
+            let left = new.crashed(&old, &mut Generator::new(seed));
+            let shown = left.read(0, PAGE_BYTES);
+            assert!(shown == old.read(0, PAGE_BYTES) || shown == new.read(0, PAGE_BYTES));
+        }
+    }
+
+    #[test]
+    fn what_a_smaller_size_cut_off_does_not_come_back() {
+        let mut stable = data(12_000, 1);
+        let mut newer = stable.clone();
+        newer.truncate(5_000);
+        stable.adopt(&newer, 0..1);
+        stable.truncate(12_000);
+        assert!(stable.read(5_000, 7_000).iter().all(|byte| *byte == 0));
+    }
 }

@@ -2,4 +2,5 @@
 //! the types of questions and answers.
 
 pub mod bucket;
+pub mod image;
 pub mod object;
