@@ -1,7 +1,8 @@
 """The RADOS engine on a real cluster: python -m rados_s3 [--only PART]
 
 Its parts: `contract` (the suite that every engine keeps), `clients` (real clients against one gateway,
-then written through one and read through another), `full`, `freeze`, `fenced`, `ended` and `omap`.
+then written through one and read through another), `image` (images beside RBD's own tools), `full`,
+`freeze`, `fenced`, `ended` and `omap`.
 """
 
 import argparse
@@ -27,7 +28,7 @@ SCRUB_SECONDS_MAX = 300
 
 
 def main() -> int:
-    parts = {"contract": contract, "clients": clients, "full": full, "freeze": freeze,
+    parts = {"contract": contract, "image": image, "clients": clients, "full": full, "freeze": freeze,
              "fenced": fenced, "ended": ended, "omap": omap}
     parser = argparse.ArgumentParser(prog="conformance/run rados")
     parser.add_argument("--only", choices=parts, action="append", help="this part, may be repeated")
@@ -43,17 +44,21 @@ def main() -> int:
 
 
 def contract(report: Report, cluster: Cluster) -> None:
+    report.run("the contract of engines", lambda: rust(cluster, "rados"))
+
+
+def image(report: Report, cluster: Cluster) -> None:
+    report.run("images and RBD's own tools", lambda: rust(cluster, "rados_image"))
+
+
+def rust(cluster: Cluster, target: str) -> None:
     """The Rust target finds the cluster by the environment."""
     os.environ |= cluster.variables()
-
-    def run():
-        command = ["cargo", "test", "--locked", "-p", "portico-conformance", "--features", "rados-cluster",
-                   "--test", "rados"]
-        status, output = front.limited([*command, "--", "--nocapture", "--test-threads=1"], CONTRACT_SECONDS_MAX)
-        passed, failed, _ = front.rust_counts(output)
-        assert status == 0 and passed and not failed, f"{failed} failed, {passed} passed, status {status}"
-
-    report.run("the contract of engines", run)
+    command = ["cargo", "test", "--locked", "-p", "portico-conformance", "--features", "rados-cluster",
+               "--test", target]
+    status, output = front.limited([*command, "--", "--nocapture", "--test-threads=1"], CONTRACT_SECONDS_MAX)
+    passed, failed, _ = front.rust_counts(output)
+    assert status == 0 and passed and not failed, f"{failed} failed, {passed} passed, status {status}"
 
 
 def clients(report: Report, cluster: Cluster) -> None:
