@@ -74,6 +74,10 @@ impl Sanitize {
         }
     }
 
+    pub(super) fn is_running(&self) -> bool {
+        *self.phase() == Phase::Running
+    }
+
     fn begin(&self) -> Result<(), Failure> {
         let mut phase = self.phase();
         if *phase == Phase::Running {

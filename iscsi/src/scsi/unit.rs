@@ -220,6 +220,12 @@ impl Unit {
         }
     }
 
+    /// Whether SANITIZE is at work.
+    #[must_use]
+    pub fn is_sanitizing(&self) -> bool {
+        self.sanitize.is_running()
+    }
+
     pub(super) fn mode(&self) -> Mode {
         self.state().mode
     }
