@@ -6,6 +6,7 @@ mod disk;
 mod hostile;
 mod initiator;
 mod logins;
+mod loopback;
 mod management;
 mod several;
 

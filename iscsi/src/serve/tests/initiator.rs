@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use portico_backend::connection::Peer;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::Node;
@@ -22,8 +22,13 @@ use crate::wire::text::Pairs;
 pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
 pub(crate) const HOST: &str = "iqn.2026-01.org.example:host";
 
+/// A connection's bytes, in memory or over TCP.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
 pub(crate) struct Initiator {
-    pub(crate) stream: DuplexStream,
+    pub(crate) stream: Box<dyn Stream>,
     deframer: Deframer,
     pub(crate) digests: Digests,
     pub(crate) cmd_sn: Serial,
@@ -57,8 +62,12 @@ impl Initiator {
             local: "10.0.0.1:3260".parse().unwrap(),
         };
         tokio::spawn(serve(far, ends, node.service.clone(), node.stop.clone()));
+        Self::over(Box::new(near))
+    }
+
+    pub(crate) fn over(stream: Box<dyn Stream>) -> Self {
         Self {
-            stream: near,
+            stream,
             deframer: Deframer::new(1 << 20),
             digests: Digests::default(),
             cmd_sn: Serial(u32::MAX - 2),
