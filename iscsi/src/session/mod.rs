@@ -313,6 +313,7 @@ impl Session {
             self.close(key, CloseReason::Replaced);
             self.end_tasks_of(key);
         }
+        self.window.close();
     }
 
     /// A frame of a connection.

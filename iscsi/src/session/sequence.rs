@@ -114,6 +114,12 @@ impl<T> Window<T> {
         }
     }
 
+    /// Gives all places back: nothing is taken any more.
+    pub(super) fn close(&mut self) {
+        self.places.clear();
+        self.held.clear();
+    }
+
     fn advance(&mut self) -> Option<Permit> {
         self.exp_cmd_sn = self.exp_cmd_sn.next();
         self.places.pop_front()

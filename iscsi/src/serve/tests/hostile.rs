@@ -6,11 +6,11 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout};
 
 use super::Node;
-use super::initiator::{Initiator, read10, write10};
+use super::initiator::{HOST, Initiator, TARGET, read10, write10};
 use crate::limits::{ADDRESS_LOGINS_MAX, IMMEDIATE_TASKS_MAX};
 use crate::scsi::limits::TRANSFER_BYTES_MAX;
-use crate::wire::request::Request;
-use crate::wire::response::Response;
+use crate::wire::request::{Request, Stage};
+use crate::wire::response::{LoginStatus, Response};
 
 #[tokio::test(start_paused = true)]
 async fn absurd_lengths_end_a_connection_at_its_header() {
@@ -100,6 +100,32 @@ async fn immediate_commands_take_of_what_the_windows_take() {
     one.send(&Request::ScsiCommand(command)).await;
     assert_eq!(one.answer().await.status, 0x28);
     assert_eq!(one.run(&write10(0, 1), 512, &[5; 512]).await.status, 0);
+}
+
+/// Whoever comes again gets what its former session gives back.
+#[tokio::test(start_paused = true)]
+async fn a_session_is_begun_anew_where_no_further_one_could_be() {
+    let node = Node::with(|_| (), 256 << 10);
+    let log_in = async |number: u8| {
+        let mut one = Initiator::connect(&node);
+        one.isid[5] = number;
+        let keys = [("InitiatorName", HOST), ("TargetName", TARGET)];
+        let stage = Stage::LoginOperationalNegotiation;
+        let response = one.login_step(stage, Stage::FullFeaturePhase, &keys).await;
+        (response.status, one)
+    };
+    let mut all = Vec::new();
+    while node.window_budget.free_bytes() > 0 {
+        let number = u8::try_from(all.len()).unwrap();
+        let (status, one) = log_in(number).await;
+        assert_eq!(status, LoginStatus::Success);
+        all.push(one);
+    }
+    let (status, _) = log_in(100).await;
+    assert_eq!(status, LoginStatus::OutOfResources);
+    let (status, mut again) = log_in(0).await;
+    assert_eq!(status, LoginStatus::Success);
+    assert_eq!(again.run(&[0; 6], 0, &[]).await.status, 0);
 }
 
 /// The window goes no further than what is reserved, and the next task that ends opens it again.
