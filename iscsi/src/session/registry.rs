@@ -391,3 +391,81 @@ impl Drop for Leftover {
         self.all.gone.notify_waiters();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::session::login::{Login, Step};
+    use crate::target::{Access, Portal, Target};
+    use crate::wire::request::{self, Numbers, Stage};
+    use crate::wire::serial::Serial;
+
+    fn admission(targets: &Arc<Targets>, local: LocalAddress) -> Admission {
+        let pdu = request::Login {
+            transit: true,
+            continues: false,
+            current_stage: Stage::LoginOperationalNegotiation,
+            next_stage: Stage::FullFeaturePhase,
+            version_max: 0,
+            version_min: 0,
+            isid: [1; 6],
+            tsih: 0,
+            itt: 1,
+            cid: 1,
+            numbers: Numbers {
+                cmd_sn: Serial(1),
+                exp_stat_sn: Serial(1),
+                immediate: true,
+            },
+            data: Bytes::from_static(b"InitiatorName=iqn.a:host\0TargetName=iqn.a:disk\0"),
+        };
+        match Login::new(Arc::clone(targets), local, [0; 33]).handle_pdu(&pdu) {
+            Step::Admit(admission) => *admission,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn of_logins_of_one_nexus_at_once_one_session_is_left() {
+        const THREADS: usize = 4;
+        let local = "10.0.0.1:3260".parse().unwrap();
+        let target = Target {
+            name: "iqn.a:disk".to_owned(),
+            alias: None,
+            portals: vec![Portal {
+                address: local,
+                group_tag: 1,
+                relative_port: 1,
+            }],
+            access: vec![Access {
+                initiator: None,
+                users: Vec::new(),
+                identity: None,
+                units: Units::none(),
+            }],
+        };
+        let targets = Arc::new(Targets::new([target]));
+        let sessions = Sessions::new(Budget::new(64 << 20), Budget::new(64 << 20));
+        let admission = admission(&targets, local);
+        let barrier = Barrier::new(THREADS);
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        barrier.wait();
+                        sessions
+                            .admit(Instant::now(), &admission, &targets, local)
+                            .unwrap();
+                        barrier.wait();
+                        assert_eq!(sessions.count(), 1);
+                    }
+                });
+            }
+        });
+    }
+}
