@@ -1,6 +1,10 @@
 //! What the front door counts. The program renders it.
 
+use std::time::Duration;
+
 use portico_backend::stats::{Counter, Gauge, LatencyHistogram};
+
+use crate::scsi::command::{Outcome, Status};
 
 /// All counters of the iSCSI front door.
 #[derive(Debug, Default)]
@@ -26,4 +30,40 @@ pub struct Stats {
     pub rejects: Counter,
     /// Connections ended for silence, a digest, or a protocol error.
     pub connections_cut: Counter,
+}
+
+/// What a unit did, by what was asked of it.
+#[derive(Debug, Default)]
+pub struct UnitStats {
+    pub read: Work,
+    /// Everything that changes the medium.
+    pub write: Work,
+    pub other: Work,
+}
+
+/// Commands of one kind, or of one session.
+#[derive(Debug, Default)]
+pub struct Work {
+    pub commands: Counter,
+    /// Those whose status was not GOOD.
+    pub failed: Counter,
+    /// Bytes from the initiator.
+    pub bytes_in: Counter,
+    /// Bytes to the initiator.
+    pub bytes_out: Counter,
+    /// Executing a command, without its data transfer.
+    pub time: LatencyHistogram,
+}
+
+impl Work {
+    pub(crate) fn record(&self, elapsed: Duration, outcome: &Outcome) {
+        self.commands.add(1);
+        if outcome.status == Status::Good {
+            self.bytes_in.add(outcome.data_out_bytes);
+        } else {
+            self.failed.add(1);
+        }
+        self.bytes_out.add(outcome.data_in.len());
+        self.time.record(elapsed);
+    }
 }

@@ -84,6 +84,12 @@ impl Targets {
         self.targets.contains_key(name)
     }
 
+    /// The target of a name in lower case.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Arc<Target>> {
+        self.targets.get(name)
+    }
+
     /// The target of a name in lower case, with the portal that `local` is.
     #[must_use]
     pub fn find(&self, name: &str, local: LocalAddress) -> Option<(&Arc<Target>, Portal)> {

@@ -16,6 +16,7 @@ mod header;
 mod remove;
 mod resize;
 mod space;
+mod stat;
 #[cfg(test)]
 mod tests;
 mod trim;
@@ -29,6 +30,7 @@ use crate::stripe::Layout;
 pub use compare::CompareMark;
 pub use facts::{Identity, Naa};
 pub use handle::Image;
+pub use stat::ImageStat;
 
 /// Bytes of the largest image: 64 TiB, which VMFS takes at most.
 pub const IMAGE_BYTES_MAX: u64 = 1 << 46;

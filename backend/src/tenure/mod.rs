@@ -84,10 +84,7 @@ impl Tenure {
 
     /// Waits until the session is found to be fenced.
     pub async fn ended(&self) {
-        match &self.lasts.0 {
-            Some(gate) => gate.closed().await,
-            None => std::future::pending().await,
-        }
+        self.lasts.ended().await;
     }
 }
 
@@ -102,6 +99,14 @@ impl Lasts {
     #[must_use]
     pub fn holds(&self) -> bool {
         self.0.as_ref().is_none_or(Gate::is_open)
+    }
+
+    /// Waits until the session is known to be fenced.
+    pub async fn ended(&self) {
+        match &self.0 {
+            Some(gate) => gate.closed().await,
+            None => std::future::pending().await,
+        }
     }
 }
 

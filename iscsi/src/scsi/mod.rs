@@ -36,7 +36,9 @@ pub mod vpd;
 
 use bytes::Bytes;
 use portico_backend::object::Payload;
+use tokio::time::Instant;
 
+use crate::stats::{UnitStats, Work};
 use cdb::Cdb;
 use command::{Command, Outcome, Status};
 use opcode::{Handler, Row};
@@ -59,6 +61,7 @@ pub async fn execute(command: Command, nexus: &NexusId, luns: &LunMap) -> Outcom
         data_in_bytes_max,
         attribute: _,
     } = command;
+    let begun = Instant::now();
     // WRITE takes the data as its own; nobody else needs more than to look at it.
     let none = Payload::default();
     let mut task = Task {
@@ -69,7 +72,9 @@ pub async fn execute(command: Command, nexus: &NexusId, luns: &LunMap) -> Outcom
         luns,
         unit: luns.unit(lun),
     };
-    let answer = match admit(&task) {
+    let row = admit(&task);
+    let kind = row.as_ref().ok().copied();
+    let answer = match row {
         Ok(row) => match row.handler {
             Handler::Read => block::read(&task).await,
             Handler::Write => block::write(&task, data_out).await,
@@ -84,7 +89,20 @@ pub async fn execute(command: Command, nexus: &NexusId, luns: &LunMap) -> Outcom
         },
         Err(failure) => Err(failure),
     };
-    outcome(&task, answer)
+    let outcome = outcome(&task, answer);
+    if let Some(unit) = task.unit {
+        let work = work_of(unit.stats(), kind);
+        work.record(begun.elapsed(), &outcome);
+    }
+    outcome
+}
+
+fn work_of<'a>(stats: &'a UnitStats, row: Option<&Row>) -> &'a Work {
+    match row {
+        Some(row) if matches!(row.handler, Handler::Read) => &stats.read,
+        Some(row) if row.writes => &stats.write,
+        Some(_) | None => &stats.other,
+    }
 }
 
 /// The row of the command, if it may be done now.

@@ -13,6 +13,7 @@ use super::opcode::{Row, WhileAttention};
 use super::order::{Change, Changes};
 use super::sanitize::Sanitize;
 use super::sense::{Code, Failure, Sense, SenseKey};
+use crate::stats::UnitStats;
 
 /// How a unit is offered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -44,6 +45,7 @@ pub struct Unit {
     state: Mutex<State>,
     pub(super) sanitize: Sanitize,
     changes: Changes,
+    stats: UnitStats,
     /// Copies of what `state` holds, for the way of every READ and WRITE.
     is_cached: AtomicBool,
     has_descriptor_sense: AtomicBool,
@@ -89,6 +91,7 @@ impl Unit {
             }),
             sanitize: Sanitize::default(),
             changes: Changes::default(),
+            stats: UnitStats::default(),
         }
     }
 
@@ -100,6 +103,11 @@ impl Unit {
     #[must_use]
     pub fn options(&self) -> &UnitOptions {
         &self.options
+    }
+
+    #[must_use]
+    pub fn stats(&self) -> &UnitStats {
+        &self.stats
     }
 
     /// Bytes of a logical block.

@@ -402,7 +402,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FullFeature<S> {
         if outcome.status != Status::Good {
             stats.commands_failed.add(1);
         }
-        stats.service.record(begun.elapsed());
+        let elapsed = begun.elapsed();
+        stats.service.record(elapsed);
+        self.member.session.stats().record(elapsed, outcome);
     }
 }
 

@@ -14,6 +14,7 @@ use super::{ConnectionKey, Session, SessionParts};
 use crate::limits::SESSIONS_MAX;
 use crate::scsi::NexusId;
 use crate::scsi::command::Command;
+use crate::stats::Work;
 use crate::target::{LocalAddress, Targets};
 use crate::units::{Event, Execution, UnitId, Units};
 use crate::wire::response::LoginStatus;
@@ -43,6 +44,7 @@ pub struct SharedSession {
     /// The tag of the portal group that it was begun through.
     group: Option<u16>,
     units: Arc<Units>,
+    stats: Work,
     session: Mutex<Session>,
 }
 
@@ -69,6 +71,11 @@ impl SharedSession {
     }
 
     #[must_use]
+    pub fn stats(&self) -> &Work {
+        &self.stats
+    }
+
+    #[must_use]
     pub fn tsih(&self) -> u16 {
         self.tsih
     }
@@ -76,6 +83,12 @@ impl SharedSession {
     #[must_use]
     pub fn nexus(&self) -> &NexusId {
         &self.nexus
+    }
+
+    /// What its initiator saw at its login; it may have changed for new ones.
+    #[must_use]
+    pub fn units(&self) -> &Arc<Units> {
+        &self.units
     }
 
     /// The target's name; none for a discovery session.
@@ -183,6 +196,7 @@ impl Sessions {
             target: name,
             group,
             units: Arc::clone(&admission.units),
+            stats: Work::default(),
             session: Mutex::new(session),
         });
         state.by_tsih.insert(tsih, Arc::clone(&shared));
