@@ -16,10 +16,13 @@ use portico_backend::memory::{MemoryCluster, MemoryOptions};
 use portico_backend::object::{ListCursor, ObjectStore, Pool};
 use portico_backend::rados::{self, RadosOptions, RadosPool, RadosStore};
 use portico_backend::tenure::{Tenure, Tenures, tenures};
+use portico_iscsi::serve::{Service as IscsiService, ServiceParts as IscsiParts};
+use portico_iscsi::target::Targets;
 use portico_s3::serve::{S3Options, Service, ServiceParts};
 use portico_s3::stats::Stats;
 use tokio::sync::Mutex;
 
+use crate::block::{self, Block};
 use crate::config::{Backend, Config, Rados};
 use crate::data_dir::store_path;
 use crate::error::{Exit, Failure};
@@ -66,6 +69,7 @@ pub(crate) struct Node {
     pub(crate) keeper: Arc<Mutex<Keeper>>,
     pub(crate) bucket_stats: Arc<BucketStats>,
     pub(crate) s3: Arc<Service>,
+    pub(crate) block: Block,
     pub(crate) budget: Budget,
     pub(crate) gate: GateControl,
     pub(crate) health: Health,
@@ -202,13 +206,20 @@ impl Node {
         seed: u64,
     ) -> Result<Self, Failure> {
         let (pools, clock) = (plan.pools.clone(), Arc::clone(&plan.clock));
-        let name = Arc::from(plan.name.as_str());
+        let name: Arc<str> = Arc::from(plan.name.as_str());
         let bucket_stats = Arc::clone(&plan.stats);
         let (control, tenures) = tenures();
         let mut keeper = Keeper::new(plan, control);
         keeper.open().await?;
-        let budget = Budget::new(config.limits.memory_bytes);
+        let (budget, window_budget) = budgets(config);
         let (control, gate) = gate(false);
+        let block = block_of(&budget, window_budget, |iscsi| block::Parts {
+            engine: engine.clone(),
+            pools: pools.clone(),
+            tenures: tenures.clone(),
+            node: Arc::clone(&name),
+            iscsi,
+        });
         let health = Health::new(gate.clone(), tenures.clone());
         let parts = ServiceParts {
             tenures: tenures.clone(),
@@ -226,6 +237,7 @@ impl Node {
             keeper: Arc::new(Mutex::new(keeper)),
             bucket_stats,
             s3: Arc::new(Service::new(parts, s3_options(config))),
+            block,
             budget,
             gate: control,
             health,
@@ -246,6 +258,7 @@ impl Node {
     pub(crate) async fn close(self) -> Result<(), Failure> {
         self.gate.set_open(false);
         let close = async {
+            self.block.close().await;
             let ended = self.keeper.lock().await.close().await;
             let closed = self.engine.close().await;
             ended.and(closed)
@@ -259,6 +272,35 @@ impl Node {
                 ))
             })
     }
+}
+
+/// What may be in flight, and how much of that initiators may send unasked: each of their sessions
+/// keeps some of it for as long as it lives.
+fn budgets(config: &Config) -> (Budget, Budget) {
+    let all = config.limits.memory_bytes;
+    let window = all / 2;
+    let rest = match config.iscsi.listen.is_empty() {
+        // Nobody takes any of the other half.
+        true => all,
+        false => all - window,
+    };
+    (Budget::new(rest), Budget::new(window))
+}
+
+fn block_of(
+    budget: &Budget,
+    window_budget: Budget,
+    parts: impl FnOnce(Arc<IscsiService>) -> block::Parts,
+) -> Block {
+    let (control, gate) = gate(false);
+    let service = IscsiService::new(IscsiParts {
+        targets: Targets::default(),
+        stats: Arc::default(),
+        window_budget,
+        budget: budget.clone(),
+        gate,
+    });
+    Block::new(parts(Arc::new(service)), control)
 }
 
 fn rados_options(rados: &Rados) -> RadosOptions {

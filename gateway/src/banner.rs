@@ -15,6 +15,8 @@ pub(crate) struct Banner<'a> {
     /// Address, and the certificate where it is TLS.
     pub(crate) s3: Vec<(SocketAddr, Option<&'a Path>)>,
     pub(crate) region: &'a str,
+    /// Portals of iSCSI.
+    pub(crate) iscsi: Vec<SocketAddr>,
     pub(crate) metrics: Option<SocketAddr>,
     pub(crate) admin_socket: &'a Path,
     pub(crate) admin_tcp: Option<SocketAddr>,
@@ -41,6 +43,9 @@ impl Banner<'_> {
                 "  S3       {}",
                 endpoint(*address, certificate.is_some())
             ));
+        }
+        for address in &self.iscsi {
+            lines.add(format!("  iSCSI    {address}"));
         }
         if let Some(address) = self.metrics {
             lines.add(format!("  metrics  http://{address}/metrics"));
@@ -184,6 +189,7 @@ mod tests {
             in_memory: false,
             s3: vec![("0.0.0.0:9000".parse().unwrap(), None)],
             region: "us-east-1",
+            iscsi: vec!["127.0.0.1:3260".parse().unwrap()],
             metrics: Some("127.0.0.1:9001".parse().unwrap()),
             admin_socket: Path::new("./portico-data/admin.sock"),
             admin_tcp: None,

@@ -41,6 +41,12 @@ pub(crate) const CONNECTIONS: RangeInclusive<u64> = 1..=1_000_000;
 /// Fits into the 524,288 descriptors that service managers allow, and costs little memory.
 pub(crate) const CONNECTIONS_DEFAULT: u64 = 4_096;
 
+/// Initiators with several sessions each; a session without work takes a few KiB.
+pub(crate) const ISCSI_CONNECTIONS_DEFAULT: u64 = 4_096;
+
+/// Portals of a node: each has a relative port of 16 bits that no other one of the cluster has.
+pub(crate) const ISCSI_PORTALS_MAX: usize = 32;
+
 /// Bytes in flight: enough for a few transfers at least, and a budget counts in 43 bits.
 pub(crate) const MEMORY_BYTES: RangeInclusive<u64> = (16 << 20)..=(1 << 42);
 

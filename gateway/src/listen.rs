@@ -55,6 +55,13 @@ enum Socket {
 #[derive(Debug)]
 struct SocketFile(PathBuf);
 
+/// The two ends of a connection.
+#[derive(Debug, Default)]
+struct Ends {
+    peer: Peer,
+    local: Option<SocketAddr>,
+}
+
 enum Accepted {
     Tcp(TcpStream, SocketAddr),
     Unix(UnixStream),
@@ -64,6 +71,7 @@ enum Accepted {
 #[derive(Clone, Debug)]
 pub(crate) enum Protocol {
     S3(Arc<portico_s3::serve::Service>),
+    Iscsi(Arc<portico_iscsi::serve::Service>),
     /// Plain HTTP for machines that watch or manage this one.
     Http(axum::Router),
 }
@@ -142,7 +150,7 @@ impl Listener {
             while connections.try_join_next().is_some() {}
             let next = async {
                 match &protocol {
-                    Protocol::S3(_) => {
+                    Protocol::S3(_) | Protocol::Iscsi(_) => {
                         let permit = Arc::clone(&bounds.permits).acquire_owned().await;
                         (permit, self.socket.accept().await)
                     }
@@ -220,12 +228,18 @@ impl Drop for SocketFile {
 }
 
 impl Protocol {
-    async fn serve<S>(self, stream: S, peer: Peer, seat: &Arc<Seat>, stop: Stop)
+    async fn serve<S>(self, stream: S, ends: Ends, seat: &Arc<Seat>, stop: Stop)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let Ends { peer, local } = ends;
         match self {
             Self::S3(service) => portico_s3::serve::serve(stream, peer, service, stop).await,
+            Self::Iscsi(service) => {
+                let local = local.expect("portals are TCP addresses");
+                let ends = portico_iscsi::serve::Ends { peer, local };
+                portico_iscsi::serve::serve(stream, ends, service, stop).await;
+            }
             Self::Http(router) => serve_http(stream, router, Arc::clone(seat), stop).await,
         }
     }
@@ -254,20 +268,26 @@ async fn serve(
 ) {
     let (stream, address) = match accepted {
         Accepted::Unix(stream) => {
-            return protocol.serve(stream, Peer::default(), seat, stop).await;
+            return protocol.serve(stream, Ends::default(), seat, stop).await;
         }
         Accepted::Tcp(stream, address) => (stream, address),
     };
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, %address, "connection gone before it was served");
-        return;
-    }
-    let peer = Peer {
-        address: Some(address),
-        secure: tls.is_some(),
+    let local = match stream.set_nodelay(true).and_then(|()| stream.local_addr()) {
+        Ok(local) => local,
+        Err(error) => {
+            tracing::debug!(%error, %address, "connection gone before it was served");
+            return;
+        }
+    };
+    let ends = Ends {
+        peer: Peer {
+            address: Some(address),
+            secure: tls.is_some(),
+        },
+        local: Some(local),
     };
     let Some(acceptor) = tls else {
-        return protocol.serve(stream, peer, seat, stop).await;
+        return protocol.serve(stream, ends, seat, stop).await;
     };
     let handshake = tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, acceptor.accept(stream));
     let shaken = tokio::select! {
@@ -275,7 +295,7 @@ async fn serve(
         shaken = handshake => shaken,
     };
     match shaken {
-        Ok(Ok(stream)) => protocol.serve(stream, peer, seat, stop).await,
+        Ok(Ok(stream)) => protocol.serve(stream, ends, seat, stop).await,
         Ok(Err(error)) => tracing::debug!(%error, %address, "TLS handshake failed"),
         Err(_) => tracing::debug!(%address, "TLS handshake took too long"),
     }

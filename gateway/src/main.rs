@@ -6,6 +6,7 @@
 mod admin;
 mod assemble;
 mod banner;
+mod block;
 mod cli;
 mod config;
 mod credentials;

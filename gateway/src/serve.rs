@@ -40,7 +40,7 @@ use crate::tls::{Certificates, Reload};
 /// If something cannot be opened, a listener ends by itself, or the store does not close cleanly.
 pub(crate) async fn serve(config: Config, environment: Environment) -> Result<(), Failure> {
     let mut signals = Signals::install()?;
-    descriptors::raise_limit(config.limits.connections);
+    descriptors::raise_limit(config.limits.connections + config.iscsi.connections);
     let data_dir = DataDir::take(&config.data_dir)?;
     let outcome = serve_from(&config, &environment, &data_dir, &mut signals).await;
     if matches!(config.backend, Backend::Rados(_)) {
@@ -103,6 +103,8 @@ async fn run(
     let addresses: Vec<SocketAddr> = listeners.s3.iter().filter_map(Listener::address).collect();
     let banner = listeners.banner(config, &root).render();
     let certificates = listeners.certificates();
+    let portals = listeners.iscsi.iter().filter_map(Listener::address);
+    node.block.begin(portals.collect()).await;
     let mut running = Running::start(config, node, listeners, certificates.clone());
     node.gate.set_open(true);
     node.health.enter(Phase::Serving);
@@ -132,6 +134,7 @@ async fn run(
 #[derive(Debug)]
 struct Listeners {
     s3: Vec<Listener>,
+    iscsi: Vec<Listener>,
     metrics: Option<Listener>,
     admin: Listener,
     admin_tcp: Option<(Listener, Secret)>,
@@ -145,6 +148,14 @@ impl Listeners {
                 tracing::warn!(address = %listen.address, "S3 is served without TLS");
             }
             s3.push(Listener::bind(listen).await?);
+        }
+        let mut iscsi = Vec::with_capacity(config.iscsi.listen.len());
+        for address in &config.iscsi.listen {
+            let listen = Listen {
+                address: *address,
+                tls: None,
+            };
+            iscsi.push(Listener::bind(&listen).await?);
         }
         let metrics = match config.metrics {
             None => None,
@@ -160,6 +171,7 @@ impl Listeners {
         };
         Ok(Self {
             s3,
+            iscsi,
             metrics,
             admin: Listener::bind_unix(&config.admin.socket)?,
             admin_tcp,
@@ -188,6 +200,7 @@ impl Listeners {
                 .filter_map(|(one, listen)| Some((address(one)?, certificate(listen))))
                 .collect(),
             region: &config.s3.region,
+            iscsi: self.iscsi.iter().filter_map(Listener::address).collect(),
             metrics: self.metrics.as_ref().and_then(address),
             admin_socket: &config.admin.socket,
             admin_tcp: self.admin_tcp.as_ref().and_then(|(one, _)| address(one)),
@@ -225,6 +238,15 @@ impl Running {
             let protocol = Protocol::S3(Arc::clone(&node.s3));
             front.spawn(listener.run(protocol, bounds.clone(), stopping.clone()));
         }
+        let bounds = Bounds {
+            permits: Arc::new(Semaphore::new(config.iscsi.connections)),
+            stop_timeout: config.limits.stop_timeout,
+        };
+        for listener in listeners.iscsi {
+            let protocol = Protocol::Iscsi(Arc::clone(node.block.iscsi()));
+            front.spawn(listener.run(protocol, bounds.clone(), stopping.clone()));
+        }
+        front.spawn(node.block.clone().follow(stopping.clone()));
         let reclaimed = Arc::new(ReclaimStats::default());
         front.spawn(reclaim::run(
             node.tenures.clone(),
@@ -277,7 +299,7 @@ impl Running {
     /// Waits until a part ends that should not.
     async fn ended(&mut self) -> Failure {
         let part = tokio::select! {
-            Some(_) = self.front.join_next() => "serving S3",
+            Some(_) = self.front.join_next() => "serving S3 or iSCSI",
             Some(_) = self.side.join_next() => "serving metrics or admin requests",
         };
         Failure::new(Exit::Failed, format!("the task of {part} ended by itself"))

@@ -3,6 +3,8 @@
 //! Version 1 may gain fields and routes, never lose or change them. Requests with unknown fields
 //! are refused. Times are milliseconds since 1970-01-01 UTC.
 
+pub(crate) mod block;
+
 use serde::{Deserialize, Serialize};
 
 /// Items of one page, unless fewer are asked for.

@@ -3,8 +3,12 @@
 
 pub(crate) mod api;
 mod bucket;
+mod initiator;
+mod lun;
 mod reply;
+mod session;
 mod status;
+mod target;
 #[cfg(test)]
 mod tests;
 mod user;
@@ -16,12 +20,13 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get};
+use axum::routing::{delete, get, post};
 use portico_backend::catalog::Secret;
 use portico_backend::rados::RadosStore;
 use portico_backend::tenure::{Tenure, Tenures};
 
 use crate::assemble::{Engine, Node, Pools};
+use crate::block::Block;
 use crate::config::Config;
 use crate::health::Health;
 use crate::space::Space;
@@ -35,6 +40,7 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 pub(crate) struct Context {
     pub(crate) tenures: Tenures,
     pub(crate) pools: Pools,
+    pub(crate) block: Block,
     pub(crate) health: Health,
     /// The name of this node.
     pub(crate) node: Arc<str>,
@@ -49,6 +55,7 @@ impl Context {
         Self {
             tenures: node.tenures.clone(),
             pools: node.pools.clone(),
+            block: node.block.clone(),
             health: node.health.clone(),
             node: Arc::clone(&node.name),
             region: Arc::from(config.s3.region.as_str()),
@@ -73,7 +80,7 @@ pub(crate) fn router(context: Context) -> Router {
     let keys = get(user::key_list).post(user::key_create);
     let buckets = get(bucket::list).post(bucket::create);
     let bucket = get(bucket::read).delete(bucket::delete);
-    Router::new()
+    block_routes()
         .route("/v1/status", get(status::status))
         .route("/v1/nodes", get(status::nodes))
         .route("/v1/keyring", get(status::keyring))
@@ -87,6 +94,26 @@ pub(crate) fn router(context: Context) -> Router {
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(context)
+}
+
+/// The routes of what iSCSI serves.
+fn block_routes() -> Router<Context> {
+    let luns = get(lun::list).post(lun::create);
+    let lun = get(lun::read).patch(lun::change).delete(lun::delete);
+    let targets = get(target::list).post(target::create);
+    let target = get(target::read).delete(target::delete);
+    let initiators = get(initiator::list).post(initiator::set);
+    Router::new()
+        .route("/v1/luns", luns)
+        .route("/v1/luns/{lun}", lun)
+        .route("/v1/targets", targets)
+        .route("/v1/targets/{target}", target)
+        .route("/v1/targets/{target}/maps", post(target::map))
+        .route("/v1/targets/{target}/maps/{lun}", delete(target::unmap))
+        .route("/v1/initiators", initiators)
+        .route("/v1/initiators/{initiator}", delete(initiator::delete))
+        .route("/v1/sessions", get(session::list))
+        .route("/v1/sessions/{session}", delete(session::drop_session))
 }
 
 /// The same routes for callers that send `Authorization: Bearer TOKEN`.

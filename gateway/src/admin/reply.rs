@@ -15,6 +15,7 @@ use portico_backend::volumes::Error as VolumesError;
 use serde::de::DeserializeOwned;
 
 use super::api::{Failed, FailedError};
+use crate::block::BlockError;
 
 /// A reply that is not a success.
 #[derive(Debug)]
@@ -121,6 +122,32 @@ impl From<VolumesError> for ApiError {
         match error {
             VolumesError::Bucket(error) => error.into(),
             VolumesError::Catalog(error) => error.into(),
+        }
+    }
+}
+
+impl From<BlockError> for ApiError {
+    fn from(error: BlockError) -> Self {
+        match error {
+            BlockError::Catalog(error) => error.into(),
+            BlockError::Refused(why) => Self::new(StatusCode::CONFLICT, "Refused", why),
+            BlockError::Vacant(why) => Self::vacant(&why),
+            BlockError::Store(error) => match error.kind() {
+                // What makes no image, and what Portico can't serve.
+                ErrorKind::Unsupported => Self::invalid(error.to_string()),
+                ErrorKind::NotFound => {
+                    Self::new(StatusCode::NOT_FOUND, "NoSuchImage", error.to_string())
+                }
+                ErrorKind::AlreadyExists
+                | ErrorKind::Busy
+                | ErrorKind::Corrupt
+                | ErrorKind::Fenced
+                | ErrorKind::GuardFailed
+                | ErrorKind::Locked
+                | ErrorKind::NoSpace
+                | ErrorKind::TooLarge
+                | ErrorKind::Unavailable => error.into(),
+            },
         }
     }
 }

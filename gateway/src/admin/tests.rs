@@ -4,14 +4,18 @@ use axum::body::Body;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use portico_backend::bucket::{BucketOptions, Buckets};
+use portico_backend::budget::Budget;
 use portico_backend::catalog::{Catalog, Keyring};
 use portico_backend::clock::{Clock, FixedClock};
 use portico_backend::gate::{GateControl, gate};
 use portico_backend::memory::{MemoryCluster, MemoryOptions};
 use portico_backend::tenure::{Lasts, TenureControl, tenures};
 use portico_backend::volumes::Volumes;
+use portico_iscsi::serve::{Service as IscsiService, ServiceParts};
+use portico_iscsi::target::Targets;
 use serde_json::{Value, json};
 
+use crate::block::Parts;
 use crate::health::Phase;
 
 /// One node's admin API over a store of its own.
@@ -25,7 +29,8 @@ struct Admin {
 
 impl Admin {
     async fn start() -> Self {
-        let store = MemoryCluster::new(MemoryOptions::default()).session("test");
+        let cluster = MemoryCluster::new(MemoryOptions::default());
+        let store = cluster.session("test");
         let pools = Pools::default();
         let clock: Arc<dyn Clock> = Arc::new(FixedClock::new(1_000));
         let keyring = Arc::new(Keyring::generate("k1").unwrap());
@@ -45,7 +50,10 @@ impl Admin {
         tenure.begin(Tenure::new(volumes.clone(), store, Lasts::forever()));
         let health = Health::new(gate, tenures.clone());
         health.enter(Phase::Serving);
+        let block = block(cluster, tenures.clone());
+        block.begin(vec!["127.0.0.1:3260".parse().unwrap()]).await;
         let context = Context {
+            block,
             space: None,
             cluster: None,
             tenures,
@@ -70,6 +78,25 @@ impl Admin {
         };
         send(self.router.clone(), method, path, body, "").await
     }
+}
+
+fn block(cluster: MemoryCluster, tenures: Tenures) -> Block {
+    let (control, gate) = gate(false);
+    let iscsi = ServiceParts {
+        targets: Targets::default(),
+        stats: Arc::default(),
+        window_budget: Budget::new(1 << 20),
+        budget: Budget::new(1 << 20),
+        gate,
+    };
+    let parts = Parts {
+        engine: Engine::Memory(cluster),
+        pools: Pools::default(),
+        tenures,
+        node: Arc::from("local"),
+        iscsi: Arc::new(IscsiService::new(iscsi)),
+    };
+    Block::new(parts, control)
 }
 
 async fn send(router: Router, method: &str, path: &str, body: String, token: &str) -> (u16, Value) {
@@ -368,4 +395,72 @@ async fn without_the_token_nothing_is_told() {
     // Not even which routes there are.
     let reply = send(router, "GET", "/v1/nothing", String::new(), "").await;
     assert_eq!(code(&reply), (401, "Unauthorized"));
+}
+
+#[tokio::test]
+async fn a_lun_is_made_mapped_resized_and_deleted() {
+    const TARGET: &str = "iqn.2024-01.com.example:disks";
+    const MIB: u64 = 1 << 20;
+    let admin = Admin::start().await;
+    let new = json!({"name": "disk", "size_bytes": 8 * MIB});
+    let (status, made) = admin.ask("POST", "/v1/luns", new.clone()).await;
+    assert_eq!((status, &made["state"]), (201, &json!("served")), "{made}");
+    assert_eq!(made["image"]["block_bytes"], 512);
+    let again = admin.ask("POST", "/v1/luns", new).await;
+    assert_eq!(code(&again), (409, "Refused"));
+
+    let target = json!({"name": TARGET});
+    assert_eq!(admin.ask("POST", "/v1/targets", target).await.0, 201);
+    let maps = format!("/v1/targets/{TARGET}/maps");
+    let nothing = admin.ask("POST", &maps, json!({"name": "disc"})).await;
+    assert_eq!(code(&nothing), (404, "NoSuch"));
+    let (status, map) = admin.ask("POST", &maps, json!({"name": "disk"})).await;
+    assert_eq!((status, &map["lun"]), (201, &json!(1)));
+    let (_, shown) = admin.ask("GET", "/v1/luns/disk", Value::Null).await;
+    assert_eq!(shown["maps"][0]["target"], TARGET);
+
+    let mapped = admin.ask("DELETE", "/v1/luns/disk", Value::Null).await;
+    assert_eq!(code(&mapped), (409, "Refused"));
+    let smaller = json!({"size_bytes": MIB});
+    let refused = admin.ask("PATCH", "/v1/luns/disk", smaller).await;
+    assert_eq!(code(&refused), (409, "Refused"));
+    let smaller = json!({"size_bytes": MIB, "shrink": true});
+    let (status, changed) = admin.ask("PATCH", "/v1/luns/disk", smaller).await;
+    assert_eq!(
+        (status, &changed["image"]["size_bytes"]),
+        (200, &json!(MIB))
+    );
+
+    let map = format!("{maps}/1");
+    assert_eq!(admin.ask("DELETE", &map, Value::Null).await.0, 204);
+    assert_eq!(
+        admin.ask("DELETE", "/v1/luns/disk", Value::Null).await.0,
+        204
+    );
+    let gone = admin.ask("GET", "/v1/luns/disk", Value::Null).await;
+    assert_eq!(code(&gone), (404, "NoSuch"));
+    let (_, left) = admin.ask("GET", "/v1/luns", Value::Null).await;
+    assert_eq!(left["luns"], json!([]));
+}
+
+#[tokio::test]
+async fn an_initiator_has_secrets_that_are_never_told() {
+    const INITIATOR: &str = "iqn.2024-01.com.example:host";
+    let admin = Admin::start().await;
+    let new = json!({"name": INITIATOR, "chap_user": "host", "chap_secret": "short"});
+    assert_eq!(code(&admin.ask("POST", "/v1/initiators", new).await).0, 400);
+    let new = json!({"name": INITIATOR, "chap_user": "host", "chap_secret": "a-secret-of-host"});
+    let (status, made) = admin.ask("POST", "/v1/initiators", new).await;
+    assert_eq!((status, &made["chap_user"]), (201, &json!("host")));
+    let (_, listed) = admin.ask("GET", "/v1/initiators", Value::Null).await;
+    assert_eq!(listed["initiators"][0]["name"], INITIATOR);
+    assert!(!listed.to_string().contains("a-secret-of-host"));
+    let path = format!("/v1/initiators/{INITIATOR}");
+    assert_eq!(admin.ask("DELETE", &path, Value::Null).await.0, 204);
+    assert_eq!(
+        code(&admin.ask("DELETE", &path, Value::Null).await),
+        (404, "NoSuch")
+    );
+    let none = admin.ask("DELETE", "/v1/sessions/7", Value::Null).await;
+    assert_eq!(code(&none), (404, "NoSuchSession"));
 }

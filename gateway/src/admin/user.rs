@@ -14,8 +14,8 @@ use super::reply::{ApiError, Body, Named, Parameters, page};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PageQuery {
-    after: Option<String>,
-    limit: Option<usize>,
+    pub(super) after: Option<String>,
+    pub(super) limit: Option<usize>,
 }
 
 pub(super) async fn list(

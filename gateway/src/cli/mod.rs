@@ -1,13 +1,18 @@
 //! The command line: what there is to say to the program, and which part does it.
 
 mod bucket;
+mod bytes;
 mod check;
 mod client;
+mod initiator;
 mod keyring;
+mod lun;
 mod output;
 mod serve;
+mod session;
 mod status;
 mod table;
+mod target;
 mod trust;
 mod user;
 
@@ -19,7 +24,7 @@ use crate::config::Config;
 use crate::error::Failure;
 pub(crate) use table::size;
 
-/// Portico, the front door of a storage cluster: serves S3 from one directory.
+/// Portico, the front door of a storage cluster: serves S3 and iSCSI.
 #[derive(Debug, Parser)]
 #[command(
     name = "portico",
@@ -41,6 +46,10 @@ enum Command {
     Keyring(keyring::Arguments),
     User(user::Arguments),
     Bucket(bucket::Arguments),
+    Lun(lun::Arguments),
+    Target(target::Arguments),
+    Initiator(initiator::Arguments),
+    Session(session::Arguments),
     Status(status::Arguments),
 }
 
@@ -81,6 +90,10 @@ impl CommandLine {
             Command::Keyring(arguments) => keyring::run(&arguments),
             Command::User(arguments) => user::run(&arguments),
             Command::Bucket(arguments) => bucket::run(&arguments),
+            Command::Lun(arguments) => lun::run(&arguments),
+            Command::Target(arguments) => target::run(&arguments),
+            Command::Initiator(arguments) => initiator::run(&arguments),
+            Command::Session(arguments) => session::run(&arguments),
             Command::Status(arguments) => status::run(&arguments),
         }
     }

@@ -24,6 +24,9 @@ pub(super) struct Arguments {
     /// Address of the S3 listener, instead of the one configured [default: 127.0.0.1:9000]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
+    /// Portal of iSCSI, instead of those configured; may be repeated [default: none, no iSCSI]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    iscsi_listen: Vec<SocketAddr>,
     /// Address of /metrics and /health, instead of the one configured [default: 127.0.0.1:9001]
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics_listen: Option<SocketAddr>,
@@ -33,6 +36,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut config = arguments.location.load()?;
     if let Some(address) = arguments.listen {
         config = config.with_listen(address)?;
+    }
+    if !arguments.iscsi_listen.is_empty() {
+        config.iscsi.listen.clone_from(&arguments.iscsi_listen);
     }
     if let Some(address) = arguments.metrics_listen {
         config.metrics = Some(address);

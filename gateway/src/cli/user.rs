@@ -283,7 +283,7 @@ fn keys_path(user: &str) -> String {
     format!("{}/keys", path(user))
 }
 
-fn read_secret(file: &Path) -> Result<String, Failure> {
+pub(super) fn read_secret(file: &Path) -> Result<String, Failure> {
     let text = if file == Path::new("-") {
         let mut text = String::new();
         std::io::stdin()

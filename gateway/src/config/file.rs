@@ -11,6 +11,7 @@ pub(super) struct File {
     pub(super) data_dir: Option<PathBuf>,
     pub(super) backend: Backend,
     pub(super) s3: S3,
+    pub(super) iscsi: Iscsi,
     pub(super) admin: Admin,
     pub(super) metrics: Metrics,
     pub(super) log: Log,
@@ -64,6 +65,19 @@ pub(super) struct S3 {
     pub(super) virtual_host_domains: Vec<Spanned<String>>,
     pub(super) sigv2: Option<bool>,
     pub(super) multipart_part_bytes_min: Option<Spanned<u64>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Iscsi {
+    pub(super) listen: Vec<Portal>,
+    pub(super) connections: Option<Spanned<u64>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Portal {
+    pub(super) address: Spanned<String>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -32,6 +32,7 @@ pub(crate) struct Config {
     pub(crate) data_dir: PathBuf,
     pub(crate) backend: Backend,
     pub(crate) s3: S3,
+    pub(crate) iscsi: Iscsi,
     pub(crate) admin: Admin,
     /// Where `/metrics` and `/health` are; `None` for nowhere.
     pub(crate) metrics: Option<SocketAddr>,
@@ -67,6 +68,14 @@ pub(crate) struct S3 {
     pub(crate) virtual_host_domains: Vec<String>,
     pub(crate) sigv2: bool,
     pub(crate) multipart_part_bytes_min: u64,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Iscsi {
+    /// The portals; without any no iSCSI is served.
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Connections open at once, over all portals.
+    pub(crate) connections: usize,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -247,6 +256,7 @@ fn resolve(file: file::File, directory: &Path) -> Result<Config, Mistake> {
     Ok(Config {
         backend: backend(&file.backend, directory)?,
         s3: s3(file.s3, directory)?,
+        iscsi: iscsi(&file.iscsi)?,
         admin: Admin {
             socket: beside_store(file.admin.socket, "admin.sock"),
             tcp: file
@@ -340,6 +350,27 @@ fn s3(table: file::S3, directory: &Path) -> Result<S3, Mistake> {
             limits::PART_BYTES_MIN_DEFAULT,
             limits::PART_BYTES_MIN,
         )?,
+    })
+}
+
+fn iscsi(table: &file::Iscsi) -> Result<Iscsi, Mistake> {
+    let connections = number(
+        &table.connections,
+        limits::ISCSI_CONNECTIONS_DEFAULT,
+        limits::CONNECTIONS,
+    )?;
+    if let Some(beyond) = table.listen.get(limits::ISCSI_PORTALS_MAX) {
+        let what = format!("a node has {} portals at most", limits::ISCSI_PORTALS_MAX);
+        let help = "an address like 0.0.0.0:3260 stands for all of this machine";
+        return Err(Mistake::at(&beyond.address, what, help));
+    }
+    Ok(Iscsi {
+        listen: table
+            .listen
+            .iter()
+            .map(|portal| address(&portal.address))
+            .collect::<Result<_, _>>()?,
+        connections: usize::try_from(connections).expect("at most limits::CONNECTIONS"),
     })
 }
 

@@ -1,6 +1,7 @@
 //! `/metrics` for Prometheus and `/health` for load balancers. `docs/operations/monitor.md` lists
 //! what is told.
 
+mod iscsi;
 mod process;
 mod rados;
 mod text;
@@ -22,6 +23,7 @@ use portico_backend::tenure::Tenures;
 use portico_s3::stats::{Stats, VerbStats};
 
 use crate::assemble::{Engine, Node};
+use crate::block::Block;
 use crate::health::Health;
 use text::Text;
 
@@ -29,6 +31,7 @@ use text::Text;
 #[derive(Clone, Debug)]
 pub(crate) struct Sources {
     s3: Arc<Stats>,
+    block: Block,
     buckets: Arc<BucketStats>,
     engine: EngineSource,
     tenures: Tenures,
@@ -58,6 +61,7 @@ impl Sources {
     pub(crate) fn new(node: &Node, memory_bytes: u64, reclaim: Arc<ReclaimStats>) -> Self {
         Self {
             s3: Arc::clone(node.s3.stats()),
+            block: node.block.clone(),
             buckets: Arc::clone(&node.bucket_stats),
             engine: match &node.engine {
                 Engine::Local(store) => EngineSource::Local(Arc::clone(store)),
@@ -83,6 +87,7 @@ impl Sources {
         text.gauge("portico_ready", "1 if requests can be served.")
             .sample(&[], u8::from(self.health.readiness().await.is_ok()));
         s3(&mut text, &self.s3);
+        iscsi::render(&mut text, &self.block);
         session(&mut text, &self.tenures, self.health.reopened());
         buckets(&mut text, &self.buckets);
         text.gauge("portico_budget_bytes", "Bytes that may be in flight.")

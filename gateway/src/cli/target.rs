@@ -1,0 +1,117 @@
+//! `portico target`.
+
+use clap::{Args, Subcommand};
+
+use super::client::{Client, Target, segment};
+use super::table::{table, time};
+use super::{block_on, output, print_json};
+use crate::admin::api::block as api;
+use crate::error::Failure;
+
+/// Manage iSCSI targets, under whose names initiators find disks, on a running portico
+#[derive(Args, Debug)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make a target; show disks with "portico lun map"
+    Create {
+        /// Such as iqn.2024-01.com.example:disks
+        name: String,
+        #[command(flatten)]
+        portico: Target,
+    },
+    /// List targets
+    List {
+        #[command(flatten)]
+        portico: Target,
+    },
+    /// Show a target and what it shows to whom
+    Show {
+        name: String,
+        #[command(flatten)]
+        portico: Target,
+    },
+    /// Delete a target that shows nothing
+    Delete {
+        name: String,
+        #[command(flatten)]
+        portico: Target,
+    },
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    block_on(async {
+        match &arguments.command {
+            Command::Create { name, portico } => create(name, portico).await,
+            Command::List { portico } => list(portico).await,
+            Command::Show { name, portico } => show(name, portico).await,
+            Command::Delete { name, portico } => {
+                Client::new(portico)?.delete(&path(name)).await?;
+                Ok(())
+            }
+        }
+    })
+}
+
+async fn create(name: &str, portico: &Target) -> Result<(), Failure> {
+    let new = api::NewTarget {
+        name: name.to_owned(),
+    };
+    let answer = Client::new(portico)?.post("/v1/targets", &new).await?;
+    let made: api::Target = answer.parse()?;
+    if portico.json {
+        return print_json(&made);
+    }
+    output::line(format_args!("target {}", made.name))
+}
+
+async fn list(portico: &Target) -> Result<(), Failure> {
+    let page = |page: api::Targets| (page.targets, page.next);
+    let targets = Client::new(portico)?.list("/v1/targets?", page).await?;
+    if portico.json {
+        return print_json(&api::Targets {
+            targets,
+            next: None,
+        });
+    }
+    let rows: Vec<_> = targets
+        .into_iter()
+        .map(|target| {
+            let mut luns: Vec<u16> = target.maps.iter().map(|map| map.lun).collect();
+            luns.dedup();
+            let counts = [luns.len(), target.session_count].map(|count| count.to_string());
+            let [luns, sessions] = counts;
+            [target.name, luns, sessions, time(target.created_ms)]
+        })
+        .collect();
+    output::text(&table(["NAME", "LUNS", "SESSIONS", "CREATED"], &rows))
+}
+
+async fn show(name: &str, portico: &Target) -> Result<(), Failure> {
+    let answer = Client::new(portico)?.get(&path(name)).await?;
+    let found: api::Target = answer.parse()?;
+    if portico.json {
+        return print_json(&found);
+    }
+    output::line(format_args!("name      {}", found.name))?;
+    output::line(format_args!("created   {}", time(found.created_ms)))?;
+    output::line(format_args!("sessions  {}", found.session_count))?;
+    output::line(format_args!(""))?;
+    let rows: Vec<_> = found
+        .maps
+        .into_iter()
+        .map(|map| {
+            let whom = map.initiator.unwrap_or_else(|| "any".to_owned());
+            [map.lun.to_string(), map.name, whom]
+        })
+        .collect();
+    output::text(&table(["LUN", "NAME", "INITIATOR"], &rows))
+}
+
+fn path(name: &str) -> String {
+    format!("/v1/targets/{}", segment(name))
+}
