@@ -4,6 +4,7 @@ programs below target/conformance. What can't be had is an error, never a reason
 
 import io
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -37,13 +38,26 @@ def apt() -> None:
 
 def ceph() -> None:
     """Installs what a cluster of Ceph and its S3 gateway need."""
-    packages = VERSIONS["ceph"]["packages"]
+    release("ceph")
+
+
+def iscsi() -> None:
+    """Installs the initiators, the kernel of the guest and the peer of the iSCSI suites."""
+    release("iscsi")
+
+
+def release(table: str) -> None:
+    """Installs the packages of a table unless all are there."""
+    packages = VERSIONS[table]["packages"]
     query = ["dpkg-query", "--show", "--showformat=${db:Status-Status}\\n", *packages]
     found = subprocess.run(query, capture_output=True, text=True).stdout.split()
     if found != ["installed"] * len(packages):
         quiet = {"env": os.environ | {"DEBIAN_FRONTEND": "noninteractive"}}
         run("apt-get", "update", "-q", **quiet)
-        run("apt-get", "install", "-yq", "--no-install-recommends", *packages, **quiet)
+        # Of the release by name: a newer one from elsewhere keeps out packages that ask for its version.
+        codename = platform.freedesktop_os_release()["VERSION_CODENAME"]
+        pinned = [f"{package}/{codename}" for package in packages]
+        run("apt-get", "install", "-yq", "--no-install-recommends", "--allow-downgrades", *pinned, **quiet)
 
 
 def has_venv() -> bool:
