@@ -57,7 +57,9 @@ fio --name=digests --filename=$d --rw=randwrite --bsrange=512-256k --size=64m --
   --verify=crc32c --do_verify=1 --verify_fatal=1 --minimal > /dev/null
 iscsiadm -m node --logoutall=all
 """,
-    "CHAP, one-way and mutual": START + """
+    "CHAP, one-way and mutual": f"""
+initiator {IscsiPortico.chap_initiator}
+""" + """
 auth="node.session.auth.authmethod CHAP node.session.auth.username"
 if login $portal; then echo "let in without CHAP"; exit 1; fi
 if login $portal $auth $chap_user node.session.auth.password wrong-secret-1; then echo "let in with a wrong secret"; exit 1; fi
@@ -204,6 +206,11 @@ class ClientsPortico(IscsiPortico):
         super().__init__(DISKS_MIB, *arguments, portals=[f"{address}:3260" for address in guest.ADDRESSES], **options)
 
 
+    def prepare(self) -> None:
+        super().prepare()
+        self.secrets(*CHAP.values())
+
+
 class ClientsRados(RadosPortico, ClientsPortico):
     """The same on a cluster."""
 
@@ -256,10 +263,10 @@ def file_system(server: IscsiPortico, variables: dict) -> None:
     """What fstrim discards really comes back to the store."""
     with guest.Guest(FILE_SYSTEM, variables) as machine:
         machine.wait_for("filled", 200)
-        before = server.allocated_bytes(1)
+        before = server.allocated_bytes()
         (machine.shared / "counted").touch()
         print(machine.finish(200))
-    after = server.allocated_bytes(1)
+    after = server.allocated_bytes()
     freed = before - after
     assert freed >= 190 * MIB, f"200 MiB were removed and trimmed, {freed / MIB:.0f} MiB came back"
 

@@ -2,6 +2,7 @@
 number, read and written by anybody.
 """
 
+import json
 import subprocess
 import time
 from dataclasses import dataclass
@@ -93,6 +94,7 @@ class IscsiPortico(Portico):
 
     iqn = "iqn.2024-01.io.portico:conformance"
     chap_iqn = "iqn.2024-01.io.portico:chap"
+    chap_initiator = "iqn.2024-01.io.portico:chap-guest"
 
     def __init__(
         self, sizes_mib: list[int], *arguments, write_cache: bool = False, portals: list[str] | None = None,
@@ -103,6 +105,45 @@ class IscsiPortico(Portico):
         self.portals = portals or [f"127.0.0.1:{free_port()}" for _ in range(2)]
         listen = ", ".join(f'{{ address = "{portal}" }}' for portal in self.portals)
         super().__init__(*arguments, tables=f"[iscsi]\nlisten = [{listen}]\n{tables}", **options)
+
+    def start(self) -> None:
+        super().start()
+        if not json.loads(self.ask("target", "list", "--json"))["targets"]:
+            self.prepare()
+
+    def prepare(self) -> None:
+        """Everything that an operator sets up once."""
+        self.ask("target", "create", self.iqn)
+        cache = ["--write-cache"] if self.write_cache else []
+        for lun, size_mib in enumerate(self.sizes_mib, 1):
+            self.ask("lun", "create", f"disk{lun}", "--size", f"{size_mib}MiB", *cache)
+            self.map(lun, self.iqn, "any")
+        self.ask("target", "create", self.chap_iqn)
+        self.map(len(self.sizes_mib), self.chap_iqn, self.chap_initiator)
+
+    def map(self, lun: int, iqn: str, initiator: str) -> None:
+        self.ask("lun", "map", f"disk{lun}", "--target", iqn, "--lun", lun, "--initiator", initiator)
+
+    def protect(self, lun: int) -> None:
+        """Puts a disk that nobody can write in the place of this one."""
+        self.ask("lun", "unmap", f"disk{lun}", "--target", self.iqn)
+        self.ask("lun", "create", "protected", "--size", f"{self.sizes_mib[lun - 1]}MiB", "--read-only")
+        self.ask("lun", "map", "protected", "--target", self.iqn, "--lun", lun, "--initiator", "any")
+
+    def secrets(self, user: str, secret: str, mutual_user: str, mutual_secret: str) -> None:
+        """What the initiator of the CHAP target proves itself with, and the target to it."""
+        files = []
+        for name, text in (("chap", secret), ("mutual", mutual_secret)):
+            path = self.directory / f"{name}.secret"
+            path.touch(mode=0o600)
+            path.write_text(text)
+            files.append(path)
+        self.ask("initiator", "create", self.chap_initiator, "--chap-user", user, "--chap-secret-file", files[0],
+                 "--mutual-user", mutual_user, "--mutual-secret-file", files[1])
+
+    def allocated_bytes(self) -> int:
+        """What the store holds altogether."""
+        return int(self.metric("portico_store_used_bytes"))
 
     def disk(self, lun: int, portal: int = 0) -> Disk:
         return Disk(self.portals[portal], self.iqn, lun)
