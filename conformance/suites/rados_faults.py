@@ -47,7 +47,7 @@ def refused_and_back(report, title, server, client, kept, relieve=lambda: None) 
     report.run(f"{title}: what was acknowledged reads back", lambda: compare(client, kept))
     report.run(f"{title}: every object can be deleted", lambda: delete(server, client, kept))
     relieve()
-    report.run(f"{title}: writes go on when there is room", lambda: until_written(client, kept))
+    report.run(f"{title}: writes go on when there is room", lambda: until_written(server.cluster, client, kept))
 
 
 def fill(cluster: Cluster, client, kept: dict) -> None:
@@ -95,12 +95,19 @@ def delete(server: RadosPortico, client, kept: dict) -> None:
         time.sleep(1)
 
 
-def until_written(client, kept: dict) -> None:
+def until_written(cluster: Cluster, client, kept: dict) -> None:
     deadline = time.monotonic() + NOTICED_SECONDS_MAX
     while (status := put(client, kept, "again")) != 200:
-        assert time.monotonic() < deadline, f"still refused with {status}"
+        assert time.monotonic() < deadline, f"still refused with {status}; the cluster says {pool_state(cluster)}"
         time.sleep(1)
     compare(client, kept)
+
+
+def pool_state(cluster: Cluster) -> str:
+    """Tells a cluster that is slow to notice from a gateway that is."""
+    stored = {pool["name"]: pool["stats"]["stored"] for pool in cluster.ask("df")["pools"]}
+    flags = {pool["pool_name"]: pool["flags_names"] for pool in cluster.ask("osd", "dump")["pools"]}
+    return f"stored {stored}, flags {flags}, {cluster.health()['checks']}"
 
 
 def ratios(cluster: Cluster, nearfull: float, backfillfull: float, full_: float) -> None:
