@@ -38,6 +38,7 @@ SUITES = {
     "s3-large": Suite("6 min", "10,000 parts, 1 GiB over TLS", module="s3_large"),
     "s3-full": Suite("1 min", "a full store and a full disk still delete", module="s3_full"),
     "s3-tests": Suite("15 min", "DIR [--core]: a checkout of ceph/s3-tests", module="s3_tests", venv="s3tests"),
+    "iscsi-libiscsi": Suite("6 min", "all of libiscsi's tests, tgt beside [--short: 2 min]", module="iscsi_libiscsi"),
     "rados": Suite("35 min", "the RADOS engine on a real cluster [--only PART]", module="rados_s3"),
     "rados-s3-races": Suite("8 min", "two gateways on one cluster, killed at random", module="rados_races"),
     "bench-s3": Suite("15 min", "against SeaweedFS and s3s-fs [--short: 5 min]", module="bench_s3"),
@@ -119,7 +120,12 @@ def ci() -> int:
     return 1 if failures or counts[1] else 0
 
 
-CI_SUITES = [("s3-clients", ["--short"]), ("s3-kill", ["--rounds", "3"]), ("s3-full", [])]
+CI_SUITES = [
+    ("s3-clients", ["--short"]),
+    ("s3-kill", ["--rounds", "3"]),
+    ("s3-full", []),
+    ("iscsi-libiscsi", ["--short"]),
+]
 
 
 def limited(command: list[str], seconds: int) -> tuple[int, str]:

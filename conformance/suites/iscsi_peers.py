@@ -57,18 +57,23 @@ class Tgt(Server):
             self.add(lun, size_mib)
         self.must("--lld", "iscsi", "--op", "bind", "--mode", "target", "--tid", "1", "-I", "ALL")
 
-    def add(self, lun: int, size_mib: int) -> None:
+    def add(self, lun: int, size_mib: int, block_bytes: int = 512) -> None:
         store = self.directory / f"disk{lun}"
         with store.open("wb") as file:
             file.truncate(size_mib * MIB)
         unit = ["--lld", "iscsi", "--mode", "logicalunit", "--tid", "1", "--lun", str(lun)]
         flags = [] if self.write_cache else ["--bsoflags", "sync"]
-        self.must(*unit, "--op", "new", "-b", str(store), *flags)
+        self.must(*unit, "--op", "new", "-b", str(store), "--blocksize", str(block_bytes), *flags)
         self.must(*unit, "--op", "update", "--params", "thin_provisioning=1")
         if not self.write_cache:
             # The caching page with WCE clear: bytes 0 to 2 of page 08h.
             page = ["0x08", "0x00", "0x12", "0x10"] + ["0"] * 16
             self.must(*unit, "--op", "update", "--params", f"mode_page={':'.join(page)}")
+
+    def protect(self, lun: int) -> None:
+        """Lets nobody write a disk that is there."""
+        unit = ["--lld", "iscsi", "--mode", "logicalunit", "--tid", "1", "--lun", str(lun)]
+        self.must(*unit, "--op", "update", "--params", "readonly=1")
 
     def admin(self, *arguments) -> subprocess.CompletedProcess:
         command = ["tgtadm", "-C", str(self.control), *arguments]
@@ -116,13 +121,16 @@ class IscsiPortico(Portico):
         self.ask("target", "create", self.iqn)
         cache = ["--write-cache"] if self.write_cache else []
         for lun, size_mib in enumerate(self.sizes_mib, 1):
-            self.ask("lun", "create", f"disk{lun}", "--size", f"{size_mib}MiB", *cache)
-            self.map(lun, self.iqn, "any")
+            self.add(lun, size_mib, *cache)
         self.ask("target", "create", self.chap_iqn)
         self.map(len(self.sizes_mib), self.chap_iqn, self.chap_initiator)
 
     def map(self, lun: int, iqn: str, initiator: str) -> None:
         self.ask("lun", "map", f"disk{lun}", "--target", iqn, "--lun", lun, "--initiator", initiator)
+
+    def add(self, lun: int, size_mib: int, *options: str) -> None:
+        self.ask("lun", "create", f"disk{lun}", "--size", f"{size_mib}MiB", *options)
+        self.map(lun, self.iqn, "any")
 
     def protect(self, lun: int) -> None:
         """Puts a disk that nobody can write in the place of this one."""
