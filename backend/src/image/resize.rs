@@ -15,7 +15,7 @@ use super::trim::Extent;
 use super::{Image, ImagePools, Place, check_name, check_size, directory, facts, prefix_of};
 use crate::claim::Claim;
 use crate::error::{Error, ErrorKind};
-use crate::object::{Guard, NotifyOutcome, ObjectStore, WriteOp};
+use crate::object::{Guard, NotifyOutcome, ObjectStore, Version, WriteOp};
 
 /// Attempts against others who change the header.
 const ATTEMPTS_MAX: u32 = 16;
@@ -119,7 +119,6 @@ async fn set_size(
     size_bytes: u64,
     claim: Option<&Claim>,
 ) -> Result<Header, Error> {
-    let under = |op: WriteOp| claim.map_or_else(|| op.clone(), |claim| claim.apply(op.clone()));
     let object = place.header();
     for _ in 0..ATTEMPTS_MAX {
         let header = Header::read(store, &object, &place.name).await?;
@@ -132,37 +131,71 @@ async fn set_size(
         {
             return Err(busy(place));
         }
+        let mut noted = None;
         if size_bytes < header.size {
-            let note = facts::set(facts::TRIM, facts::encode_trim(header.size));
-            let op = WriteOp::new([note]).guarded(Guard::OmapIs {
-                key: facts::key(facts::TRIM),
-                value: None,
-            });
-            store
-                .write(&place.facts(), under(op))
-                .await
-                .map_err(|error| {
-                    if error.kind() == ErrorKind::GuardFailed {
-                        busy(place)
-                    } else {
-                        error
-                    }
-                })?;
+            noted = Some(note_trim(store, place, header.size, claim).await?);
         }
         let op =
             WriteOp::new([header::set_size(size_bytes)]).guarded(Guard::VersionIs(header.version));
-        match store.write(&object, under(op)).await {
+        match store.write(&object, under(claim, op)).await {
             Ok(_) => return Ok(header),
             Err(error) if error.kind() == ErrorKind::GuardFailed => {
-                if size_bytes < header.size {
-                    let op = WriteOp::new([facts::clear(facts::TRIM)]);
-                    store.write(&place.facts(), under(op)).await?;
+                if let Some(noted) = noted {
+                    take_back(store, place, noted, claim).await?;
                 }
             }
             Err(error) => return Err(error),
         }
     }
     Err(busy(place))
+}
+
+/// Notes where the data ends. The version of the facts with the note tells it from others.
+///
+/// # Errors
+/// `Busy` if there is one.
+pub(super) async fn note_trim(
+    store: &dyn ObjectStore,
+    place: &Place,
+    end: u64,
+    claim: Option<&Claim>,
+) -> Result<Version, Error> {
+    let note = facts::set(facts::TRIM, facts::encode_trim(end));
+    let op = WriteOp::new([note]).guarded(Guard::OmapIs {
+        key: facts::key(facts::TRIM),
+        value: None,
+    });
+    let noted = store.write(&place.facts(), under(claim, op)).await;
+    noted.map_err(|error| {
+        if error.kind() == ErrorKind::GuardFailed {
+            busy(place)
+        } else {
+            error
+        }
+    })
+}
+
+/// Takes the note of a shrinking back that did not come about. Were the facts changed since, the
+/// note may be another's; if it is not, whoever serves the image finds nothing behind it to cut.
+pub(super) async fn take_back(
+    store: &dyn ObjectStore,
+    place: &Place,
+    noted: Version,
+    claim: Option<&Claim>,
+) -> Result<(), Error> {
+    let op = WriteOp::new([facts::clear(facts::TRIM)]).guarded(Guard::VersionIs(noted));
+    match store.write(&place.facts(), under(claim, op)).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::GuardFailed => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn under(claim: Option<&Claim>, op: WriteOp) -> WriteOp {
+    match claim {
+        Some(claim) => claim.apply(op),
+        None => op,
+    }
 }
 
 fn busy(place: &Place) -> Error {
