@@ -1,12 +1,15 @@
 //! Giving space back, and saying where there is data.
 
+use std::ops::Range;
+
 use super::Image;
 use super::create::remove_object;
 use super::handle::{Shared, all};
 use super::odd_answer;
+use super::trim::{first_touched, kept_bytes};
 use crate::error::{Error, ErrorKind};
 use crate::object::{Durability, ReadOp, ReadResult, ReadStep, WriteOp, WriteStep};
-use crate::stripe::Piece;
+use crate::stripe::{Layout, Piece};
 
 /// Objects that one question for the allocation looks at.
 const LOOKS_MAX: usize = 64;
@@ -29,8 +32,8 @@ impl Image {
         let shared = &*self.shared;
         let _changing = shared.changing.read().await;
         shared.check_range(offset, length)?;
-        let pieces = shared.layout.map(offset, length);
-        all(pieces.map(|piece| shared.zero_piece(piece, durability))).await
+        let parts = parts_of(shared.layout, offset, offset + length);
+        all(parts.map(|part| shared.zero_part(part, durability))).await
     }
 
     /// Says that a range is of no use any more. It reads as zeros from here on, stable when this
@@ -67,23 +70,40 @@ impl Image {
     }
 }
 
+/// What a range of an image covers of one object. Of each object that is one run of bytes, however
+/// the image is striped.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Part {
+    object_number: u64,
+    range: Range<u64>,
+}
+
+/// The parts of `start..end`, by object.
+fn parts_of(layout: Layout, start: u64, end: u64) -> impl Iterator<Item = Part> {
+    let numbers = first_touched(&layout, start)..layout.object_count(end);
+    let part = move |object_number| Part {
+        object_number,
+        range: kept_bytes(&layout, object_number, start)..kept_bytes(&layout, object_number, end),
+    };
+    numbers.map(part).filter(|part| !part.range.is_empty())
+}
+
 impl Shared {
-    async fn zero_piece(&self, piece: Piece, durability: Durability) -> Result<(), Error> {
-        let object = self.object(piece.object_number);
+    async fn zero_part(&self, part: Part, durability: Durability) -> Result<(), Error> {
+        let object = self.object(part.object_number);
         let object_size = u64::from(self.layout.object_size());
-        if piece.length == object_size {
+        if part.range == (0..object_size) {
             return remove_object(&*self.store, &object).await;
         }
         // What is behind the end of an object is nothing: cutting it there is the same, and one
         // that is shorter grows by a hole.
-        let step = if piece.object_offset + piece.length == object_size {
-            WriteStep::Truncate {
-                size: piece.object_offset,
-            }
+        let Range { start, end } = part.range;
+        let step = if end == object_size {
+            WriteStep::Truncate { size: start }
         } else {
             WriteStep::Zero {
-                offset: piece.object_offset,
-                length: piece.length,
+                offset: start,
+                length: end - start,
             }
         };
         let op = WriteOp {

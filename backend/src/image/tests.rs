@@ -212,6 +212,88 @@ async fn zeroing_is_exact_and_gives_space_back() {
     assert!(content(&image).await == expected);
 }
 
+async fn data_objects(store: &Arc<dyn ObjectStore>) -> Vec<u64> {
+    let data = pools().data;
+    let page = store.list(&data, ListCursor::start(), 1_000).await;
+    let names = page.unwrap().names;
+    let of_images = names
+        .iter()
+        .filter(|name| name.prefix().starts_with("rbd_data."));
+    let mut numbers: Vec<u64> = of_images.filter_map(ObjectName::number).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+#[tokio::test]
+async fn discarding_what_was_never_written_makes_nothing() {
+    let store = cluster().session("a");
+    for new in [small("s", 256 * KIB), NewImage::new("z", 16 << 20, 0)] {
+        let image = image(&store, &new).await;
+        for (offset, length) in [(0, 256 * KIB), (4 * KIB, 4 * KIB), (12 * KIB, 8 * KIB)] {
+            image.discard(offset, length).await.unwrap();
+            image
+                .zero(offset, length, Durability::Buffered)
+                .await
+                .unwrap();
+        }
+        assert_eq!(data_objects(&store).await, Vec::<u64>::new());
+        assert!(content(&image).await.iter().all(|byte| *byte == 0));
+    }
+}
+
+#[tokio::test]
+async fn objects_of_a_striped_image_go_when_all_of_them_is_discarded() {
+    let store = cluster().session("a");
+    let image = image(&store, &small("s", 128 * KIB)).await;
+    write(&image, 0, filled(128 * KIB, 7)).await.unwrap();
+    assert_eq!(data_objects(&store).await, [0, 1, 2, 3, 4, 5, 6, 7]);
+    let mut expected = vec![7; 128 * 1_024];
+    let mut discard = async |offset: u64, length: u64| {
+        image.discard(offset, length).await.unwrap();
+        let range = usize::try_from(offset).unwrap()..usize::try_from(offset + length).unwrap();
+        expected[range].fill(0);
+        assert!(content(&image).await == expected, "{length} at {offset}");
+    };
+    // All of 2 and 3, and a part of 0, 1, 4 and 5.
+    discard(20 * KIB, 50 * KIB).await;
+    assert_eq!(data_objects(&store).await, [0, 1, 4, 5, 6, 7]);
+    // All of 6, half of 7.
+    discard(96 * KIB, 24 * KIB).await;
+    assert_eq!(data_objects(&store).await, [0, 1, 4, 5, 7]);
+    discard(0, 128 * KIB).await;
+    assert_eq!(data_objects(&store).await, Vec::<u64>::new());
+}
+
+/// A note of the same content may be another's: who lost a race takes back its own alone.
+#[tokio::test]
+async fn who_lost_a_race_leaves_the_note_of_another_shrinking() {
+    let store = cluster().session("a");
+    let image = image(&store, &small("r", 64 * KIB)).await;
+    let (place, claim) = (&image.shared.place, &image.shared.claim);
+    let noted = async || {
+        facts::read(&*store, &place.facts())
+            .await
+            .unwrap()
+            .trim_from
+    };
+    let own = resize::note_trim(&*store, place, 64 * KIB, Some(claim))
+        .await
+        .unwrap();
+    // Whoever serves the image finds it and clears it; then another one begins.
+    image.shared.trim_if_noted().await.unwrap();
+    let other = resize::note_trim(&*store, place, 64 * KIB, None)
+        .await
+        .unwrap();
+    resize::take_back(&*store, place, own, Some(claim))
+        .await
+        .unwrap();
+    assert_eq!(noted().await, Some(64 * KIB));
+    resize::take_back(&*store, place, other, None)
+        .await
+        .unwrap();
+    assert_eq!(noted().await, None);
+}
+
 #[tokio::test]
 async fn the_allocation_tells_holes_from_data() {
     let store = cluster().session("a");

@@ -33,7 +33,7 @@ impl Extent<'_> {
         if size >= end {
             return Ok(());
         }
-        let first = self.first_touched(size);
+        let first = first_touched(&self.layout, size);
         let count = self.layout.object_count(end);
         let usage = self.store.usage(self.pool).await?;
         if count.saturating_sub(first) <= usage.object_count.saturating_add(AT_ONCE as u64) {
@@ -60,12 +60,6 @@ impl Extent<'_> {
         }
     }
 
-    /// The least number of an object that may hold a byte behind `size`.
-    fn first_touched(&self, size: u64) -> u64 {
-        let count = u64::from(self.layout.stripe_count());
-        size / (u64::from(self.layout.object_size()) * count) * count
-    }
-
     async fn cut(&self, number: u64, size: u64) -> Result<(), Error> {
         let name = ObjectName::numbered(&self.prefix, number);
         let object = ObjectId::new(self.pool, name);
@@ -86,8 +80,14 @@ impl Extent<'_> {
     }
 }
 
+/// The least number of an object that may hold a byte behind `size`.
+pub(super) fn first_touched(layout: &Layout, size: u64) -> u64 {
+    let count = u64::from(layout.stripe_count());
+    size / (u64::from(layout.object_size()) * count) * count
+}
+
 /// Bytes of an object that belong to a volume of `size` bytes. They are its first ones.
-fn kept_bytes(layout: &Layout, number: u64, size: u64) -> u64 {
+pub(super) fn kept_bytes(layout: &Layout, number: u64, size: u64) -> u64 {
     let unit = u64::from(layout.stripe_unit());
     let count = u64::from(layout.stripe_count());
     let object_size = u64::from(layout.object_size());
