@@ -43,6 +43,10 @@ pub const HELD_PDUS_MAX: usize = WINDOW_MAX;
 /// Bytes of replies that wait for a client to take them; beyond that nothing more is read from it.
 pub const OUTPUT_BYTES_MAX: usize = 4 << 20;
 
+/// Bytes of such replies that nobody reserved: what a ping brings back, texts, rejects. A client that
+/// takes no replies costs this and what comes with one more PDU.
+pub const OUTPUT_LOOSE_BYTES_MAX: usize = 32 << 10;
+
 /// PDUs of one such queue, since many are short.
 pub const OUTPUT_PDUS_MAX: usize = 4_096;
 
@@ -99,5 +103,6 @@ pub const READ_BYTES_MIN: usize = 8 << 10;
 const _: () = assert!(FIRST_BURST_BYTES_MAX <= BURST_BYTES_MAX);
 const _: () = assert!(LOGIN_DATA_BYTES_MAX <= RECEIVE_DATA_BYTES_MAX);
 const _: () = assert!(READ_BYTES_MAX <= 4 * COPIED_BYTES_MAX);
+const _: () = assert!(OUTPUT_LOOSE_BYTES_MAX < OUTPUT_BYTES_MAX);
 const _: () = assert!(WINDOW_IDLE < WINDOW_MAX);
 const _: () = assert!(NOP_INTERVAL.as_secs() < SILENCE_MAX.as_secs());

@@ -297,7 +297,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FullFeature<S> {
                         if matches!(response, Response::Reject(_)) {
                             self.service.stats.rejects.add(1);
                         }
-                        self.output.push(&response.encode(), self.digests, hold);
+                        let is_reserved = matches!(
+                            response,
+                            Response::DataIn(_) | Response::ReadyToTransfer(_) | Response::Scsi(_)
+                        );
+                        let frame = response.encode();
+                        self.output.push(&frame, self.digests, hold, is_reserved);
                     }
                     Action::Execute(key, command) => {
                         let session = &self.member.session;

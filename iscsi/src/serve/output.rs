@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use crate::limits::{OUTPUT_BYTES_MAX, OUTPUT_PDUS_MAX};
+use crate::limits::{OUTPUT_BYTES_MAX, OUTPUT_LOOSE_BYTES_MAX, OUTPUT_PDUS_MAX};
 use crate::session::Hold;
 use crate::wire::deframe::{Digests, Frame};
 
@@ -24,17 +24,27 @@ pub(super) struct Output {
     end: u64,
     /// What is released once so many bytes are written.
     holds: VecDeque<(u64, Hold)>,
+    /// PDUs that nobody reserved bytes for: where each ends, and its length.
+    loose: VecDeque<(u64, usize)>,
+    loose_bytes: usize,
     needs_flush: bool,
 }
 
 impl Output {
-    pub(super) fn push(&mut self, frame: &Frame, digests: Digests, hold: Hold) {
+    /// `is_reserved` says whether its bytes are part of what a command reserved.
+    pub(super) fn push(&mut self, frame: &Frame, digests: Digests, hold: Hold, is_reserved: bool) {
+        let mut bytes = 0;
         for piece in frame.encode(digests) {
             if !piece.is_empty() {
-                self.bytes += piece.len();
-                self.end += piece.len() as u64;
+                bytes += piece.len();
                 self.pieces.push_back(piece);
             }
+        }
+        self.bytes += bytes;
+        self.end += bytes as u64;
+        if !is_reserved {
+            self.loose_bytes += bytes;
+            self.loose.push_back((self.end, bytes));
         }
         if !hold.is_empty() {
             self.holds.push_back((self.end, hold));
@@ -43,7 +53,9 @@ impl Output {
 
     /// Whether a client is so far behind that nothing more is read from it.
     pub(super) fn is_full(&self) -> bool {
-        self.bytes > OUTPUT_BYTES_MAX || self.pieces.len() > OUTPUT_PDUS_MAX
+        self.bytes > OUTPUT_BYTES_MAX
+            || self.loose_bytes > OUTPUT_LOOSE_BYTES_MAX
+            || self.pieces.len() > OUTPUT_PDUS_MAX
     }
 
     /// Whether nothing waits.
@@ -102,6 +114,9 @@ impl Output {
         let written = self.end - self.bytes as u64;
         while self.holds.front().is_some_and(|(end, _)| *end <= written) {
             self.holds.pop_front();
+        }
+        while let Some((_, bytes)) = self.loose.pop_front_if(|(end, _)| *end <= written) {
+            self.loose_bytes -= bytes;
         }
     }
 }

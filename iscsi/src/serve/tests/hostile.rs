@@ -7,7 +7,9 @@ use tokio::time::{Instant, timeout};
 
 use super::Node;
 use super::initiator::{HOST, Initiator, TARGET, read10, write10};
-use crate::limits::{ADDRESS_LOGINS_MAX, IMMEDIATE_TASKS_MAX};
+use crate::limits::{
+    ADDRESS_LOGINS_MAX, IMMEDIATE_TASKS_MAX, OUTPUT_LOOSE_BYTES_MAX, READ_BYTES_MAX,
+};
 use crate::scsi::limits::TRANSFER_BYTES_MAX;
 use crate::wire::request::{Request, Stage};
 use crate::wire::response::{LoginStatus, Response};
@@ -60,6 +62,35 @@ async fn half_open_connections_are_few_and_short() {
         assert!(one.try_receive().await.is_none());
     }
     Initiator::login(&node, &[]).await;
+}
+
+/// Pings cost their sender nothing and nobody reserves what they bring back.
+#[tokio::test(start_paused = true)]
+async fn who_takes_no_answers_is_heard_no_more_before_they_cost_much() {
+    const PING_BYTES: usize = 8 << 10;
+    const CLIENT_BYTES: usize = 64 << 10;
+    let node = Node::new();
+    let mut one = Initiator::connect_through(&node, CLIENT_BYTES);
+    one.operational(&[("MaxRecvDataSegmentLength", "65536")])
+        .await;
+    let mut sent = 0;
+    while timeout(Duration::from_secs(1), one.ping(&[7; PING_BYTES]))
+        .await
+        .is_ok()
+    {
+        sent += 1;
+        assert!(sent < 1_000, "nothing bounds what waits");
+    }
+    // What lies on the way, here and there, and what was read at once.
+    let least = 2 * CLIENT_BYTES / PING_BYTES;
+    let most = (2 * CLIENT_BYTES + OUTPUT_LOOSE_BYTES_MAX + 2 * READ_BYTES_MAX) / PING_BYTES;
+    assert!((least..=most).contains(&sent), "{sent} pings");
+    for _ in 0..sent {
+        match one.receive().await {
+            Response::NopIn(nop) => assert_eq!(nop.data.len(), PING_BYTES),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -53,7 +53,12 @@ pub(crate) struct Answer {
 
 impl Initiator {
     pub(crate) fn connect(node: &Node) -> Self {
-        let (near, far) = tokio::io::duplex(1 << 20);
+        Self::connect_through(node, 1 << 20)
+    }
+
+    /// Over a stream that holds so many bytes each way.
+    pub(crate) fn connect_through(node: &Node, bytes: usize) -> Self {
+        let (near, far) = tokio::io::duplex(bytes);
         let ends = Ends {
             peer: Peer {
                 address: Some("127.0.0.1:999".parse().unwrap()),
