@@ -4,6 +4,7 @@
 //! when a reply leaves and whether it may. [`entry`] is the login, [`feature`] the full feature
 //! phase, [`output`] what waits to be written.
 
+mod cut_off;
 mod doorkeeper;
 mod entry;
 mod feature;
@@ -22,19 +23,24 @@ use crate::limits::{ADDRESS_LOGINS_MAX, CONNECTIONS_MAX};
 use crate::session::registry::Sessions;
 use crate::stats::Stats;
 use crate::target::Targets;
+use cut_off::CutOff;
 use doorkeeper::Doorkeeper;
 use entry::Entry;
 use feature::FullFeature;
+
+pub use cut_off::Cut;
 
 /// What all connections share.
 #[derive(Debug)]
 pub struct Service {
     sessions: Sessions,
+    window_budget: Budget,
     targets: RwLock<Arc<Targets>>,
     stats: Arc<Stats>,
     gate: Gate,
     random: SystemRandom,
     doorkeeper: Doorkeeper,
+    cut_off: CutOff,
 }
 
 /// The parts of a [`Service`] that exist before it.
@@ -62,12 +68,14 @@ impl Service {
     #[must_use]
     pub fn new(parts: ServiceParts) -> Self {
         Self {
-            sessions: Sessions::new(parts.window_budget, parts.budget),
+            sessions: Sessions::new(parts.window_budget.clone(), parts.budget),
+            window_budget: parts.window_budget,
             targets: RwLock::new(Arc::new(parts.targets)),
             stats: parts.stats,
             gate: parts.gate,
             random: SystemRandom::new(),
             doorkeeper: Doorkeeper::new(CONNECTIONS_MAX, ADDRESS_LOGINS_MAX),
+            cut_off: CutOff::default(),
         }
     }
 
@@ -76,9 +84,22 @@ impl Service {
         &self.sessions
     }
 
+    /// Bytes that commands may bring along unasked.
+    #[must_use]
+    pub fn window_budget(&self) -> &Budget {
+        &self.window_budget
+    }
+
     #[must_use]
     pub fn stats(&self) -> &Arc<Stats> {
         &self.stats
+    }
+
+    /// What a reset does when aborted commands have not ended after
+    /// [`RESET_TIMEOUT`](crate::limits::RESET_TIMEOUT). Without it, it is rejected then. The first
+    /// one counts.
+    pub fn set_cut_off(&self, cut: Box<Cut>) {
+        self.cut_off.set(cut);
     }
 
     /// What is served now.

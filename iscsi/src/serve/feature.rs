@@ -337,6 +337,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FullFeature<S> {
         let service = Arc::clone(&self.service);
         let session = &self.member.session;
         service.sessions.manage(session, &management);
+        let begun = Instant::now();
         self.managed.push(Box::pin(async move {
             if !management.kind.is_reset() {
                 return (management, TaskOutcome::Complete);
@@ -344,6 +345,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FullFeature<S> {
             let settled = service.sessions.settled(&management.units);
             let outcome = match timeout(RESET_TIMEOUT, settled).await {
                 Ok(()) => TaskOutcome::Complete,
+                Err(_) if service.cut_off.run(begun).await => TaskOutcome::Complete,
                 // What was aborted may still change the unit.
                 Err(_) => TaskOutcome::Rejected,
             };

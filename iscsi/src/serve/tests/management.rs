@@ -1,6 +1,7 @@
 //! Task management, and what is left of commands that were aborted.
 
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
@@ -194,6 +195,35 @@ async fn a_reset_ends_the_tasks_of_all_sessions_even_of_lost_ones() {
     assert_eq!(other.managed().await, TaskOutcome::Complete);
     // The aborted write of the session that lives is not answered.
     assert_eq!(one.run(&[0; 6], 0, &[]).await.status, 0);
+}
+
+/// Where the way to the store can be cut off, that is done before a reset is answered.
+#[tokio::test(start_paused = true)]
+async fn a_reset_cuts_off_what_it_cannot_wait_for() {
+    for is_cut in [true, false] {
+        let node = Node::new();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&asked);
+        node.service.set_cut_off(Box::new(move |begun| {
+            told.lock().unwrap().push((begun, Instant::now()));
+            Box::pin(std::future::ready(is_cut))
+        }));
+        let mut one = Initiator::login(&node, &[]).await;
+        let none = (u32::MAX, Serial(0));
+        one.manage(TaskFunction::LogicalUnitReset, 0, none).await;
+        assert_eq!(one.managed().await, TaskOutcome::Complete);
+        assert!(asked.lock().unwrap().is_empty());
+        frozen_write(&node, &mut one).await;
+        let begun = Instant::now();
+        one.manage(TaskFunction::LogicalUnitReset, 0, none).await;
+        let expected = match is_cut {
+            true => TaskOutcome::Complete,
+            false => TaskOutcome::Rejected,
+        };
+        assert_eq!(one.managed().await, expected);
+        let waited = Duration::from_secs(20);
+        assert_eq!(*asked.lock().unwrap(), [(begun, begun + waited)]);
+    }
 }
 
 #[tokio::test(start_paused = true)]
