@@ -21,6 +21,7 @@ pub struct Budget {
     /// What large permits may take of `units` together; they take from here first.
     large: Arc<Semaphore>,
     large_max: u32,
+    bytes: u64,
 }
 
 /// Bytes taken from a budget until dropped.
@@ -46,7 +47,14 @@ impl Budget {
             units: semaphore(units_max),
             large: semaphore(large_max),
             large_max,
+            bytes: u64::from(units_max) * UNIT_BYTES,
         }
+    }
+
+    /// Bytes in all, whole units.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Waits until `bytes` are free, in order of asking. More than large permits may take together
@@ -104,7 +112,8 @@ mod tests {
 
     #[tokio::test]
     async fn permits_return_when_dropped_and_giants_do_not_wait_for_ever() {
-        let budget = Budget::new(1 << 20);
+        let budget = Budget::new((1 << 20) + 1);
+        assert_eq!(budget.bytes(), 1 << 20);
         let giant = budget.take(u64::MAX).await;
         assert!(budget.try_take(128 << 10).is_none());
         drop(giant);

@@ -276,7 +276,7 @@ impl Running {
             side.spawn(listener.run(Protocol::Http(router), bounds, stopping.clone()));
         };
         if let Some(listener) = listeners.metrics {
-            let sources = metrics::Sources::new(node, config.limits.memory_bytes, reclaimed);
+            let sources = metrics::Sources::new(node, reclaimed);
             http(listener, metrics::router(sources));
         }
         let router = admin::router(admin::Context::new(node, config));

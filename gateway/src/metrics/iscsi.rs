@@ -12,9 +12,40 @@ const SESSIONS_MAX: usize = 256;
 /// What comes behind a name's prefix, the help line, and the value.
 type Family = (&'static str, &'static str, fn(&Work) -> u64);
 
+/// Counted for each LUN and each session; the braces stand for that.
+const FAMILIES: [Family; 4] = [
+    ("commands", "Commands of {}.", |work| work.commands.value()),
+    (
+        "commands_failed",
+        "Commands of {} answered by another status than GOOD.",
+        |work| work.failed.value(),
+    ),
+    (
+        "written_bytes",
+        "Bytes that came with commands of {}.",
+        |work| work.bytes_in.value(),
+    ),
+    (
+        "read_bytes",
+        "Bytes that commands of {} answered with.",
+        |work| work.bytes_out.value(),
+    ),
+];
+
 pub(super) fn render(text: &mut Text, block: &Block) {
     let service = block.iscsi();
     totals(text, service.stats());
+    let windows = service.window_budget();
+    text.gauge(
+        "portico_iscsi_window_budget_bytes",
+        "Bytes that initiators may send unasked.",
+    )
+    .sample(&[], windows.bytes());
+    text.gauge(
+        "portico_iscsi_window_budget_free_bytes",
+        "Bytes of those that no session keeps.",
+    )
+    .sample(&[], windows.free_bytes());
     text.counter(
         "portico_iscsi_images_reopened_total",
         "Times that all images were opened anew after a fence.",
@@ -28,7 +59,18 @@ pub(super) fn render(text: &mut Text, block: &Block) {
         .take(SESSIONS_MAX)
         .map(|session| (labels_of(session), session.stats()))
         .collect();
-    of_sessions(text, &with_target);
+    let rows: Vec<_> = with_target
+        .iter()
+        .map(|(labels, work)| {
+            (
+                labels
+                    .each_ref()
+                    .map(|(name, value)| (*name, value.as_str())),
+                *work,
+            )
+        })
+        .collect();
+    works(text, "portico_iscsi_session", "a session", &rows);
 }
 
 fn totals(text: &mut Text, stats: &Stats) {
@@ -94,55 +136,25 @@ fn totals(text: &mut Text, stats: &Stats) {
     .latency(&[], &stats.service);
 }
 
+fn kinds(stats: &UnitStats) -> [(&'static str, &Work); 3] {
+    let UnitStats { read, write, other } = stats;
+    [("read", read), ("write", write), ("other", other)]
+}
+
 fn luns(text: &mut Text, block: &Block) {
     let units = block.units();
-    let kinds = |stats: &UnitStats, each: &mut dyn FnMut(&str, &Work)| {
-        each("read", &stats.read);
-        each("write", &stats.write);
-        each("other", &stats.other);
-    };
     let mut size = text.gauge("portico_lun_size_bytes", "Size of a LUN.");
     for (name, unit) in &units {
         size.sample(&[("lun", name)], unit.image().size_bytes());
     }
-    let families: [Family; 4] = [
-        ("commands", "Commands of a LUN.", |work| {
-            work.commands.value()
-        }),
-        (
-            "commands_failed",
-            "Commands of a LUN answered by another status than GOOD.",
-            |work| work.failed.value(),
-        ),
-        (
-            "written_bytes",
-            "Bytes that came with commands of a LUN.",
-            |work| work.bytes_in.value(),
-        ),
-        (
-            "read_bytes",
-            "Bytes that commands of a LUN answered with.",
-            |work| work.bytes_out.value(),
-        ),
-    ];
-    for (name, help, value) in families {
-        let name = format!("portico_lun_{name}_total");
-        let mut family = text.counter(&name, help);
-        for (lun, unit) in &units {
-            kinds(unit.stats(), &mut |kind, work| {
-                family.sample(&[("lun", lun), ("kind", kind)], value(work));
-            });
-        }
-    }
-    let mut times = text.histogram(
-        "portico_lun_seconds",
-        "Time a command of a LUN took, without its data transfer.",
-    );
-    for (lun, unit) in &units {
-        kinds(unit.stats(), &mut |kind, work| {
-            times.latency(&[("lun", lun), ("kind", kind)], &work.time);
-        });
-    }
+    let rows: Vec<_> = units
+        .iter()
+        .flat_map(|(name, unit)| {
+            let of_unit = kinds(unit.stats()).into_iter();
+            of_unit.map(|(kind, work)| ([("lun", name.as_str()), ("kind", kind)], work))
+        })
+        .collect();
+    works(text, "portico_lun", "a LUN", &rows);
 }
 
 /// Initiator, target and ISID tell sessions apart; the ISID alone those of one initiator.
@@ -160,38 +172,24 @@ fn labels_of(session: &SharedSession) -> [(&'static str, String); 3] {
     ]
 }
 
-fn of_sessions(text: &mut Text, sessions: &[([(&'static str, String); 3], &Work)]) {
-    let families: [Family; 3] = [
-        ("commands", "Commands of a session.", |work| {
-            work.commands.value()
-        }),
-        (
-            "written_bytes",
-            "Bytes that came with commands of a session.",
-            |work| work.bytes_in.value(),
-        ),
-        (
-            "read_bytes",
-            "Bytes that commands of a session were answered with.",
-            |work| work.bytes_out.value(),
-        ),
-    ];
-    for (name, help, value) in families {
-        let name = format!("portico_iscsi_session_{name}_total");
-        let mut family = text.counter(&name, help);
-        for (labels, work) in sessions {
-            family.sample(&borrowed(labels), value(work));
+/// What was done, by labels.
+fn works<const N: usize>(
+    text: &mut Text,
+    prefix: &str,
+    whose: &str,
+    rows: &[([(&str, &str); N], &Work)],
+) {
+    for (name, help, value) in FAMILIES {
+        let (name, help) = (format!("{prefix}_{name}_total"), help.replace("{}", whose));
+        let mut family = text.counter(&name, &help);
+        for (labels, work) in rows {
+            family.sample(labels, value(work));
         }
     }
-    let mut times = text.histogram(
-        "portico_iscsi_session_seconds",
-        "Time a command of a session took, without its data transfer.",
-    );
-    for (labels, work) in sessions {
-        times.latency(&borrowed(labels), &work.time);
+    let help = format!("Time a command of {whose} took, without its data transfer.");
+    let name = format!("{prefix}_seconds");
+    let mut times = text.histogram(&name, &help);
+    for (labels, work) in rows {
+        times.latency(labels, &work.time);
     }
-}
-
-fn borrowed<'a>(labels: &'a [(&'static str, String); 3]) -> [(&'a str, &'a str); 3] {
-    std::array::from_fn(|at| (labels[at].0, labels[at].1.as_str()))
 }

@@ -37,7 +37,6 @@ pub(crate) struct Sources {
     tenures: Tenures,
     pool: Pool,
     budget: Budget,
-    memory_bytes: u64,
     reclaim: Arc<ReclaimStats>,
     health: Health,
 }
@@ -58,7 +57,7 @@ pub(crate) struct ReclaimStats {
 }
 
 impl Sources {
-    pub(crate) fn new(node: &Node, memory_bytes: u64, reclaim: Arc<ReclaimStats>) -> Self {
+    pub(crate) fn new(node: &Node, reclaim: Arc<ReclaimStats>) -> Self {
         Self {
             s3: Arc::clone(node.s3.stats()),
             block: node.block.clone(),
@@ -71,7 +70,6 @@ impl Sources {
             tenures: node.tenures.clone(),
             pool: node.pools.data.clone(),
             budget: node.budget.clone(),
-            memory_bytes,
             reclaim,
             health: node.health.clone(),
         }
@@ -91,7 +89,7 @@ impl Sources {
         session(&mut text, &self.tenures, self.health.reopened());
         buckets(&mut text, &self.buckets);
         text.gauge("portico_budget_bytes", "Bytes that may be in flight.")
-            .sample(&[], self.memory_bytes);
+            .sample(&[], self.budget.bytes());
         text.gauge(
             "portico_budget_free_bytes",
             "Bytes in flight that are free.",

@@ -166,7 +166,7 @@ impl Bed {
     }
 
     async fn metrics(&self, path: &str) -> (u16, String) {
-        let sources = metrics::Sources::new(&self.node, 1 << 20, Arc::default());
+        let sources = metrics::Sources::new(&self.node, Arc::default());
         ask(metrics::router(sources), path).await
     }
 
