@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::client::{Client, Target, segment};
-use super::table::{table, time};
+use super::listing::{Listing, delete};
+use super::table::time;
 use super::user::read_secret;
 use super::{block_on, output, print_json};
 use crate::admin::api::block as api;
@@ -62,11 +63,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     block_on(async {
         match &arguments.command {
             Command::Create(arguments) => create(arguments).await,
-            Command::List { portico } => list(portico).await,
+            Command::List { portico } => ALL.print(portico).await,
             Command::Delete { name, portico } => {
                 let path = format!("/v1/initiators/{}", segment(name));
-                Client::new(portico)?.delete(&path).await?;
-                Ok(())
+                delete(&path, portico).await
             }
         }
     })
@@ -102,22 +102,16 @@ async fn create(arguments: &Create) -> Result<(), Failure> {
     ))
 }
 
-async fn list(portico: &Target) -> Result<(), Failure> {
-    let page = |page: api::Initiators| (page.initiators, page.next);
-    let initiators = Client::new(portico)?.list("/v1/initiators?", page).await?;
-    if portico.json {
-        return print_json(&api::Initiators {
-            initiators,
-            next: None,
-        });
-    }
-    let rows: Vec<_> = initiators
-        .into_iter()
-        .map(|one| {
-            let mutual = one.mutual_user.unwrap_or_else(|| "-".to_owned());
-            [one.name, one.chap_user, mutual, time(one.created_ms)]
-        })
-        .collect();
-    let headings = ["NAME", "CHAP NAME", "TARGETS SAY", "CREATED"];
-    output::text(&table(headings, &rows))
-}
+const ALL: Listing<api::Initiators, api::Initiator, 4> = Listing {
+    path: "/v1/initiators?",
+    open: |page| (page.initiators, page.next),
+    whole: |initiators| api::Initiators {
+        initiators,
+        next: None,
+    },
+    headings: ["NAME", "CHAP NAME", "TARGETS SAY", "CREATED"],
+    row: |one| {
+        let mutual = one.mutual_user.unwrap_or_else(|| "-".to_owned());
+        [one.name, one.chap_user, mutual, time(one.created_ms)]
+    },
+};

@@ -4,7 +4,8 @@ use clap::{Args, Subcommand};
 
 use super::bytes::{bytes, bytes_32};
 use super::client::{Client, Target, segment};
-use super::table::{size, table, time};
+use super::listing::{Listing, delete};
+use super::table::{size, time};
 use super::{block_on, output, print_json};
 use crate::admin::api::block as api;
 use crate::error::{Exit, Failure};
@@ -114,7 +115,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     block_on(async {
         match &arguments.command {
             Command::Create(arguments) => create(arguments).await,
-            Command::List { portico } => list(portico).await,
+            Command::List { portico } => ALL.print(portico).await,
             Command::Show { name, portico } => show(name, portico).await,
             Command::Resize {
                 name,
@@ -122,10 +123,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 shrink,
                 portico,
             } => resize(name, *size, *shrink, portico).await,
-            Command::Delete { name, portico } => {
-                Client::new(portico)?.delete(&path(name)).await?;
-                Ok(())
-            }
+            Command::Delete { name, portico } => delete(&path(name), portico).await,
             Command::Map {
                 name,
                 target,
@@ -161,35 +159,31 @@ async fn create(arguments: &Create) -> Result<(), Failure> {
     print_lun(&answer.parse()?, &arguments.portico)
 }
 
-async fn list(portico: &Target) -> Result<(), Failure> {
-    let page = |page: api::Luns| (page.luns, page.next);
-    let luns = Client::new(portico)?.list("/v1/luns?", page).await?;
-    if portico.json {
-        return print_json(&api::Luns { luns, next: None });
-    }
-    let rows: Vec<_> = luns
-        .into_iter()
-        .map(|lun| {
-            let bytes = lun
-                .image
-                .map_or_else(|| "?".to_owned(), |image| size(image.size_bytes));
-            let mut maps: Vec<_> = lun.maps.iter().map(place).collect();
-            maps.dedup();
-            let mut kinds = Vec::new();
-            kinds.extend(lun.read_only.then_some("read-only"));
-            kinds.extend(lun.write_cache.then_some("write-cache"));
-            [
-                lun.name,
-                bytes,
-                lun.state,
-                lun.node,
-                kinds.join(","),
-                maps.join(" "),
-            ]
-        })
-        .collect();
-    let headings = ["NAME", "SIZE", "STATE", "NODE", "OPTIONS", "MAPPED"];
-    output::text(&table(headings, &rows))
+const ALL: Listing<api::Luns, api::Lun, 6> = Listing {
+    path: "/v1/luns?",
+    open: |page| (page.luns, page.next),
+    whole: |luns| api::Luns { luns, next: None },
+    headings: ["NAME", "SIZE", "STATE", "NODE", "OPTIONS", "MAPPED"],
+    row,
+};
+
+fn row(lun: api::Lun) -> [String; 6] {
+    let bytes = lun
+        .image
+        .map_or_else(|| "?".to_owned(), |image| size(image.size_bytes));
+    let mut maps: Vec<_> = lun.maps.iter().map(place).collect();
+    maps.dedup();
+    let mut kinds = Vec::new();
+    kinds.extend(lun.read_only.then_some("read-only"));
+    kinds.extend(lun.write_cache.then_some("write-cache"));
+    [
+        lun.name,
+        bytes,
+        lun.state,
+        lun.node,
+        kinds.join(","),
+        maps.join(" "),
+    ]
 }
 
 async fn show(name: &str, portico: &Target) -> Result<(), Failure> {

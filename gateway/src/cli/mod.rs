@@ -6,6 +6,7 @@ mod check;
 mod client;
 mod initiator;
 mod keyring;
+mod listing;
 mod lun;
 mod output;
 mod serve;

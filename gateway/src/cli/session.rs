@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::client::{Client, Target};
+use super::listing::delete;
 use super::table::{size, table};
 use super::{block_on, output, print_json};
 use crate::admin::api::block as api;
@@ -35,12 +36,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     block_on(async {
         match &arguments.command {
             Command::List { portico } => list(portico).await,
-            Command::Drop { id, portico } => {
-                Client::new(portico)?
-                    .delete(&format!("/v1/sessions/{id}"))
-                    .await?;
-                Ok(())
-            }
+            Command::Drop { id, portico } => delete(&format!("/v1/sessions/{id}"), portico).await,
         }
     })
 }

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::client::{Client, Target, segment};
+use super::listing::{Listing, delete};
 use super::table::{table, time};
 use super::{block_on, output, print_json};
 use crate::admin::api::block as api;
@@ -47,12 +48,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     block_on(async {
         match &arguments.command {
             Command::Create { name, portico } => create(name, portico).await,
-            Command::List { portico } => list(portico).await,
+            Command::List { portico } => ALL.print(portico).await,
             Command::Show { name, portico } => show(name, portico).await,
-            Command::Delete { name, portico } => {
-                Client::new(portico)?.delete(&path(name)).await?;
-                Ok(())
-            }
+            Command::Delete { name, portico } => delete(&path(name), portico).await,
         }
     })
 }
@@ -69,27 +67,22 @@ async fn create(name: &str, portico: &Target) -> Result<(), Failure> {
     output::line(format_args!("target {}", made.name))
 }
 
-async fn list(portico: &Target) -> Result<(), Failure> {
-    let page = |page: api::Targets| (page.targets, page.next);
-    let targets = Client::new(portico)?.list("/v1/targets?", page).await?;
-    if portico.json {
-        return print_json(&api::Targets {
-            targets,
-            next: None,
-        });
-    }
-    let rows: Vec<_> = targets
-        .into_iter()
-        .map(|target| {
-            let mut luns: Vec<u16> = target.maps.iter().map(|map| map.lun).collect();
-            luns.dedup();
-            let counts = [luns.len(), target.session_count].map(|count| count.to_string());
-            let [luns, sessions] = counts;
-            [target.name, luns, sessions, time(target.created_ms)]
-        })
-        .collect();
-    output::text(&table(["NAME", "LUNS", "SESSIONS", "CREATED"], &rows))
-}
+const ALL: Listing<api::Targets, api::Target, 4> = Listing {
+    path: "/v1/targets?",
+    open: |page| (page.targets, page.next),
+    whole: |targets| api::Targets {
+        targets,
+        next: None,
+    },
+    headings: ["NAME", "LUNS", "SESSIONS", "CREATED"],
+    row: |target| {
+        let mut luns: Vec<u16> = target.maps.iter().map(|map| map.lun).collect();
+        luns.dedup();
+        let counts = [luns.len(), target.session_count].map(|count| count.to_string());
+        let [luns, sessions] = counts;
+        [target.name, luns, sessions, time(target.created_ms)]
+    },
+};
 
 async fn show(name: &str, portico: &Target) -> Result<(), Failure> {
     let answer = Client::new(portico)?.get(&path(name)).await?;
