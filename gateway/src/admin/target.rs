@@ -1,5 +1,7 @@
 //! `/v1/targets`: targets, and which LUNs they show to whom.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -28,10 +30,8 @@ pub(super) async fn list(
     let targets = tenure.volumes.catalog.targets().await?;
     let after = query.after.as_deref();
     let (targets, next) = page(targets, after, limit, |target| target.name.as_str());
-    let targets = targets
-        .iter()
-        .map(|target| document(&context, target))
-        .collect();
+    let counts = SessionCounts::of(&context);
+    let targets = targets.iter().map(|one| document(&counts, one)).collect();
     Ok(Json(api::Targets { targets, next }))
 }
 
@@ -44,7 +44,8 @@ pub(super) async fn create(
     let made = tenure.volumes.catalog.target_create(&name).await?;
     tracing::info!(target = %name, "target created");
     context.block.look_again().await;
-    Ok((StatusCode::CREATED, Json(document(&context, &made))))
+    let counts = SessionCounts::of(&context);
+    Ok((StatusCode::CREATED, Json(document(&counts, &made))))
 }
 
 pub(super) async fn read(
@@ -60,7 +61,7 @@ pub(super) async fn read(
         what: "target",
         name,
     })?;
-    Ok(Json(document(&context, &found)))
+    Ok(Json(document(&SessionCounts::of(&context), &found)))
 }
 
 pub(super) async fn delete(
@@ -109,11 +110,22 @@ pub(super) async fn unmap(
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn document(context: &Context, target: &TargetRecord) -> api::Target {
-    let sessions = context.block.iscsi().sessions().list();
-    let is_own = |session: &&std::sync::Arc<portico_iscsi::session::registry::SharedSession>| {
-        session.target() == Some(target.name.as_str())
-    };
+/// Sessions with this node, by the name of their target.
+struct SessionCounts(BTreeMap<String, usize>);
+
+impl SessionCounts {
+    fn of(context: &Context) -> Self {
+        let mut counts = BTreeMap::new();
+        for session in context.block.iscsi().sessions().list() {
+            if let Some(target) = session.target() {
+                *counts.entry(target.to_owned()).or_default() += 1;
+            }
+        }
+        Self(counts)
+    }
+}
+
+fn document(counts: &SessionCounts, target: &TargetRecord) -> api::Target {
     api::Target {
         name: target.name.to_string(),
         created_ms: target.created_ms,
@@ -122,7 +134,7 @@ fn document(context: &Context, target: &TargetRecord) -> api::Target {
             .iter()
             .map(|map| map_document(&target.name, map))
             .collect(),
-        session_count: sessions.iter().filter(is_own).count(),
+        session_count: counts.0.get(target.name.as_str()).copied().unwrap_or(0),
     }
 }
 
