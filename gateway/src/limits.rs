@@ -109,6 +109,10 @@ pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the connections to a cluster may take to close.
 pub(crate) const CLUSTER_CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long fencing the own session of images may take: initiators that wait for a reset have waited
+/// for 20 seconds then, and give up after 30.
+pub(crate) const CUT_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// What a transfer to or from a cluster keeps: a piece of 4 MiB on its way and one beside it.
 pub(crate) const RADOS_TRANSFER_BYTES: u64 = 8 << 20;
 

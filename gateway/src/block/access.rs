@@ -107,6 +107,11 @@ impl Views {
     }
 
     fn tell(&self, service: &Service) {
+        let by_units: BTreeMap<_, _> = self
+            .0
+            .values()
+            .map(|view| (Arc::as_ptr(&view.units), view))
+            .collect();
         let targets = service.targets();
         for session in service.sessions().list() {
             let Some(target) = session.target().and_then(|name| targets.get(name)) else {
@@ -116,10 +121,7 @@ impl Views {
             let is_own = |access: &Access| Arc::ptr_eq(&access.units, session.units());
             if !entries.any(is_own) {
                 service.sessions().drop_session(session.tsih());
-                continue;
-            }
-            let own = |view: &&View| Arc::ptr_eq(&view.units, session.units());
-            if let Some(view) = self.0.values().find(own)
+            } else if let Some(view) = by_units.get(&Arc::as_ptr(session.units()))
                 && view.is_new
             {
                 view.luns.current().changed_for(session.nexus());

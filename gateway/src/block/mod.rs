@@ -5,7 +5,14 @@
 //! session of their own on the store: whoever takes one over fences that, and S3 goes on.
 
 mod access;
+mod cut;
 mod served;
+#[cfg(test)]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "a test names what it expects, and prints what came instead"
+)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -46,6 +53,8 @@ struct Shared {
     served: tokio::sync::Mutex<Served>,
     /// Units that are open, by the name of their LUN: for whoever must not wait for the store.
     open: Mutex<Vec<(String, Weak<Unit>)>>,
+    /// The session that images are served with, for whoever must not wait for the store.
+    current: Mutex<Option<cut::Current>>,
     /// Open while replies to initiators may leave.
     gate: GateControl,
     /// Sessions of images that were opened in the place of one that was fenced.
@@ -139,13 +148,25 @@ impl Block {
     /// Serves nothing until [`Block::begin`]. `gate` is that of the iSCSI service.
     #[must_use]
     pub(crate) fn new(parts: Parts, gate: GateControl) -> Self {
-        Self(Arc::new(Shared {
+        let shared = Arc::new(Shared {
             parts,
             gate,
             served: tokio::sync::Mutex::default(),
             open: Mutex::default(),
+            current: Mutex::default(),
             reopened: Counter::default(),
-        }))
+        });
+        let weak = Arc::downgrade(&shared);
+        shared.parts.iscsi.set_cut_off(Box::new(move |begun| {
+            let shared = weak.upgrade();
+            Box::pin(async move {
+                match shared {
+                    Some(shared) => cut::cut_off(&shared, begun).await,
+                    None => false,
+                }
+            })
+        }));
+        Self(shared)
     }
 
     /// Serves what the catalog says through these portals, as far as that succeeds at once. To be
@@ -168,9 +189,16 @@ impl Block {
         self.0.served.lock().await.close(&self.0).await;
     }
 
-    /// Takes in what the catalog says now.
+    /// Takes in what the catalog says now. Goes on although the caller goes: what is half closed
+    /// would stay so.
     pub(crate) async fn look_again(&self) {
-        self.0.served.lock().await.take_in(&self.0).await;
+        let shared = Arc::clone(&self.0);
+        let looked = tokio::spawn(async move {
+            shared.served.lock().await.take_in(&shared).await;
+        });
+        if let Err(error) = looked.await {
+            tracing::error!(%error, "taking in the catalog did not end");
+        }
     }
 
     /// Units that are open, by the name of their LUN.
@@ -199,13 +227,7 @@ impl Block {
     pub(crate) async fn luns(&self) -> Result<Vec<LunState>, BlockError> {
         let catalog = self.catalog()?;
         let records = catalog.luns().await?;
-        let targets = catalog.targets().await?;
-        let nodes = node_names(&catalog).await?;
-        let mut luns = Vec::with_capacity(records.len());
-        for record in records {
-            luns.push(self.state_of(record, &targets, &nodes).await?);
-        }
-        Ok(luns)
+        self.states_of(&catalog, records).await
     }
 
     /// The LUN of this name.
@@ -215,9 +237,8 @@ impl Block {
     pub(crate) async fn lun(&self, name: &str) -> Result<LunState, BlockError> {
         let catalog = self.catalog()?;
         let record = known(&catalog, name).await?;
-        let targets = catalog.targets().await?;
-        let nodes = node_names(&catalog).await?;
-        self.state_of(record, &targets, &nodes).await
+        let mut states = self.states_of(&catalog, vec![record]).await?;
+        Ok(states.pop().expect("one for each record"))
     }
 
     /// Makes a LUN that this node serves.
@@ -292,6 +313,16 @@ impl Block {
     /// `NoSuch`; `Refused` while a target maps it, or the node that serves it does not let go.
     pub(crate) async fn lun_delete(&self, name: &str) -> Result<(), BlockError> {
         let catalog = self.catalog()?;
+        // Marking it is a beginning; one that is mapped is not even to be marked.
+        known(&catalog, name).await?;
+        let targets = catalog.targets().await?;
+        let maps_it = |target: &&TargetRecord| is_mapped(std::slice::from_ref(*target), name);
+        if let Some(target) = targets.iter().find(maps_it) {
+            return Err(BlockError::Refused(format!(
+                "the LUN {name:?} is mapped to the target {}; unmap it first",
+                target.name
+            )));
+        }
         catalog.lun_delete_begin(name).await?;
         self.look_again().await;
         let begun = Instant::now();
@@ -317,43 +348,45 @@ impl Block {
         Ok(())
     }
 
-    async fn state_of(
+    /// How each of these is, in their order.
+    async fn states_of(
         &self,
-        record: LunRecord,
-        targets: &[TargetRecord],
-        nodes: &BTreeMap<NodeId, Arc<str>>,
-    ) -> Result<LunState, BlockError> {
-        let node = nodes
-            .get(&record.node)
-            .map_or_else(|| Arc::from(format!("node {}", record.node.0)), Arc::clone);
-        let stat = Image::stat(&*self.store()?, &self.pools(), &record.name).await;
-        let image = match stat {
-            Ok(stat) => Some(stat),
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) if error.kind() == ErrorKind::Unsupported => None,
-            Err(error) => return Err(error.into()),
-        };
-        let serving = if record.deleting {
-            Serving::Deleting
-        } else if node != self.0.parts.node {
-            Serving::Elsewhere
-        } else {
-            self.0.served.lock().await.serving(&record.name)
-        };
-        let maps = targets.iter().flat_map(|target| {
-            let own = target.maps.iter().filter(|map| map.lun_name == record.name);
-            own.map(|map| {
-                let initiator = map.initiator.as_ref().map(ToString::to_string);
-                (target.name.to_string(), map.lun, initiator)
-            })
+        catalog: &Catalog,
+        records: Vec<LunRecord>,
+    ) -> Result<Vec<LunState>, BlockError> {
+        let targets = catalog.targets().await?;
+        let nodes = node_names(catalog).await?;
+        let (store, pools) = (self.store()?, self.pools());
+        let open: BTreeMap<_, _> = self.units().into_iter().collect();
+        let mut images = Vec::with_capacity(records.len());
+        for record in &records {
+            images.push(match open.get(&record.name) {
+                // Nobody knows better.
+                Some(unit) => Some(stat_of(unit.image())),
+                None => image_of(&*store, &pools, &record.name).await?,
+            });
+        }
+        let served = self.0.served.lock().await;
+        let states = records.into_iter().zip(images).map(|(record, image)| {
+            let node = nodes
+                .get(&record.node)
+                .map_or_else(|| Arc::from(format!("node {}", record.node.0)), Arc::clone);
+            let serving = if record.deleting {
+                Serving::Deleting
+            } else if node != self.0.parts.node {
+                Serving::Elsewhere
+            } else {
+                served.serving(&record.name)
+            };
+            LunState {
+                maps: maps_of(&targets, &record.name),
+                record,
+                node,
+                image,
+                serving,
+            }
         });
-        Ok(LunState {
-            maps: maps.collect(),
-            record,
-            node,
-            image,
-            serving,
-        })
+        Ok(states.collect())
     }
 
     fn catalog(&self) -> Result<Arc<Catalog>, BlockError> {
@@ -373,6 +406,42 @@ impl Block {
     }
 }
 
+fn stat_of(image: &Image) -> ImageStat {
+    ImageStat {
+        id: image.id().to_owned(),
+        size_bytes: image.size_bytes(),
+        layout: image.layout(),
+        identity: Some(image.identity().clone()),
+    }
+}
+
+/// What an image is like, if that can be told.
+async fn image_of(
+    store: &dyn ObjectStore,
+    pools: &ImagePools,
+    name: &str,
+) -> Result<Option<ImageStat>, StoreError> {
+    match Image::stat(store, pools, name).await {
+        Ok(stat) => Ok(Some(stat)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Target, number and initiator of each mapping of a LUN.
+fn maps_of(targets: &[TargetRecord], lun_name: &str) -> Vec<(String, u16, Option<String>)> {
+    let maps = targets.iter().flat_map(|target| {
+        let own = target.maps.iter().filter(|map| map.lun_name == lun_name);
+        own.map(|map| {
+            let initiator = map.initiator.as_ref().map(ToString::to_string);
+            (target.name.to_string(), map.lun, initiator)
+        })
+    });
+    maps.collect()
+}
+
 fn image_pools(pools: &Pools) -> ImagePools {
     ImagePools {
         data: pools.data.clone(),
@@ -386,6 +455,11 @@ async fn known(catalog: &Catalog, name: &str) -> Result<LunRecord, CatalogError>
         what: "LUN",
         name: name.to_owned(),
     })
+}
+
+fn is_mapped(targets: &[TargetRecord], lun_name: &str) -> bool {
+    let mut maps = targets.iter().flat_map(|target| &target.maps);
+    maps.any(|map| map.lun_name == lun_name)
 }
 
 async fn node_names(catalog: &Catalog) -> Result<BTreeMap<NodeId, Arc<str>>, BlockError> {
@@ -411,6 +485,10 @@ async fn finish_delete(
     pools: &ImagePools,
     name: &str,
 ) -> Result<(), BlockError> {
+    // Somebody else may have ended it, and made another one of this name.
+    if catalog.lun(name).await?.is_none_or(|lun| !lun.deleting) {
+        return Ok(());
+    }
     match Image::remove(store, pools, name).await {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => {}

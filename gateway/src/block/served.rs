@@ -8,13 +8,17 @@ use std::time::Duration;
 
 use portico_backend::catalog::{Catalog, LunRecord, NodeId, TargetRecord};
 use portico_backend::error::chain;
+use portico_backend::gate::Gate;
 use portico_backend::image::Image;
 use portico_backend::object::ObjectStore;
 use portico_backend::tenure::{Lasts, watched};
 use portico_iscsi::scsi::{Unit, UnitOptions, WriteCache};
+use tokio::time::Instant;
 
 use super::access::{Secrets, Views, portals};
-use super::{Block, BlockError, Serving, Shared, finish_delete, image_pools, own_node};
+use super::{
+    Block, BlockError, Serving, Shared, cut, finish_delete, image_pools, is_mapped, own_node,
+};
 use crate::assemble::Engine;
 
 /// Pause before what failed is tried again.
@@ -28,6 +32,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 const IDLE_PAUSE: Duration = Duration::from_millis(5);
 
+/// Whoever deletes a LUN removes its image. Did that not end in this time, its node does.
+const DELETED_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// What is open.
 #[derive(Debug, Default)]
 pub(super) struct Served {
@@ -36,6 +43,8 @@ pub(super) struct Served {
     units: BTreeMap<String, Arc<Unit>>,
     /// Why a LUN of this node is not open.
     failures: BTreeMap<String, String>,
+    /// Since when LUNs were seen to be going away.
+    deleting: BTreeMap<String, Instant>,
     /// Units that are served no more and may have commands in work.
     closing: BTreeMap<String, Arc<Unit>>,
     views: Views,
@@ -49,6 +58,8 @@ pub(super) struct Served {
 struct Session {
     store: Arc<dyn ObjectStore>,
     lasts: Lasts,
+    /// Closed when this node itself fenced it.
+    uncut: Gate,
 }
 
 /// What the catalog says.
@@ -66,7 +77,8 @@ pub(super) async fn follow(block: &Block) -> Infallible {
         block.look_again().await;
         let (lasts, is_behind) = {
             let served = block.0.served.lock().await;
-            let lasts = served.session.as_ref().map(|one| one.lasts.clone());
+            let session = served.session.as_ref();
+            let lasts = session.map(|one| (one.lasts.clone(), one.uncut.clone()));
             (lasts, served.is_behind)
         };
         let pause = if is_behind || changes.is_err() {
@@ -84,7 +96,10 @@ pub(super) async fn follow(block: &Block) -> Infallible {
         };
         let fenced = async {
             match lasts {
-                Some(lasts) => lasts.ended().await,
+                Some((lasts, uncut)) => tokio::select! {
+                    () = lasts.ended() => {}
+                    () = uncut.closed() => {}
+                },
                 None => std::future::pending().await,
             }
         };
@@ -151,18 +166,31 @@ impl Served {
         shared.gate.set_open(true);
         self.close_idle().await;
         let pools = image_pools(&shared.parts.pools);
-        let is_deleted = |lun: &&LunRecord| lun.deleting && lun.node == records.node;
         let mut is_whole = self.failures.is_empty() && self.closing.is_empty();
-        for lun in records.luns.iter().filter(is_deleted) {
-            let removed = finish_delete(catalog, &*tenure.store, &pools, &lun.name).await;
+        for name in self.left_over(&records) {
+            let removed = finish_delete(catalog, &*tenure.store, &pools, &name).await;
             is_whole &= removed.is_ok();
         }
-        Ok(is_whole)
+        Ok(is_whole && self.deleting.is_empty())
+    }
+
+    /// LUNs whose deletion somebody began long ago.
+    fn left_over(&mut self, records: &Records) -> Vec<String> {
+        let now = Instant::now();
+        let known = std::mem::take(&mut self.deleting);
+        for lun in records.going() {
+            let since = known.get(&lun.name).copied().unwrap_or(now);
+            self.deleting.insert(lun.name.clone(), since);
+        }
+        let all = self.deleting.iter();
+        all.filter(|(_, since)| since.elapsed() >= DELETED_TIMEOUT)
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     /// After a fence nothing that was begun is answered: initiators log in anew and ask again.
     fn end_if_fenced(&mut self, shared: &Shared) {
-        let is_fenced = |session: &Session| !session.lasts.holds();
+        let is_fenced = |session: &Session| !session.holds();
         if self.session.as_ref().is_some_and(is_fenced) {
             tracing::warn!("the session of images on the store was fenced; opening them anew");
             self.session = None;
@@ -188,11 +216,28 @@ impl Served {
             Engine::Local(_) => (opened, Lasts::forever()),
             Engine::Memory(_) | Engine::Rados(_) => watched(opened),
         };
-        self.session = Some(Session {
-            store: Arc::clone(&store),
-            lasts,
-        });
+        self.use_session(shared, Arc::clone(&store), lasts);
         Ok(store)
+    }
+
+    /// Images are opened with this session from now on.
+    pub(super) fn use_session(
+        &mut self,
+        shared: &Shared,
+        store: Arc<dyn ObjectStore>,
+        lasts: Lasts,
+    ) {
+        let uncut = cut::begin(shared, store.session());
+        self.session = Some(Session {
+            store,
+            lasts,
+            uncut,
+        });
+    }
+
+    #[cfg(test)]
+    pub(super) fn store(&self) -> Option<Arc<dyn ObjectStore>> {
+        self.session.as_ref().map(|one| Arc::clone(&one.store))
     }
 
     /// Opens images that are to be served and are not.
@@ -245,10 +290,10 @@ impl Served {
 
     /// Closes units that were set aside, as soon as their commands have ended.
     async fn close_idle(&mut self) {
-        let deadline = tokio::time::Instant::now() + IDLE_TIMEOUT;
+        let deadline = Instant::now() + IDLE_TIMEOUT;
         for (name, unit) in std::mem::take(&mut self.closing) {
             let is_idle = |unit: &Arc<Unit>| Arc::strong_count(unit) == 1;
-            while !is_idle(&unit) && tokio::time::Instant::now() < deadline {
+            while !is_idle(&unit) && Instant::now() < deadline {
                 tokio::time::sleep(IDLE_PAUSE).await;
             }
             if !is_idle(&unit) {
@@ -275,7 +320,7 @@ impl Served {
             .set_targets(portico_iscsi::target::Targets::default());
         self.views = Views::default();
         self.closing.append(&mut self.units);
-        if self.session.as_ref().is_some_and(|one| one.lasts.holds()) {
+        if self.session.as_ref().is_some_and(Session::holds) {
             self.close_idle().await;
         }
         for name in self.closing.keys() {
@@ -289,6 +334,12 @@ impl Served {
     }
 }
 
+impl Session {
+    fn holds(&self) -> bool {
+        self.lasts.holds() && self.uncut.is_open()
+    }
+}
+
 impl Records {
     async fn read(catalog: &Catalog, node: &str) -> Result<Self, BlockError> {
         let mut secrets = Secrets::new();
@@ -298,6 +349,7 @@ impl Records {
         }
         Ok(Self {
             node: own_node(catalog, node).await?,
+            // Before the targets: one that is going away and is mapped by none was not mapped then.
             luns: catalog.luns().await?,
             targets: catalog.targets().await?,
             secrets,
@@ -305,8 +357,19 @@ impl Records {
     }
 
     fn wanted(&self) -> impl Iterator<Item = &LunRecord> {
-        let is_wanted = |lun: &&LunRecord| lun.node == self.node && !lun.deleting;
-        self.luns.iter().filter(is_wanted)
+        let own = self.luns.iter().filter(|lun| lun.node == self.node);
+        own.filter(|lun| !self.is_going(lun))
+    }
+
+    /// LUNs of this node that are going away.
+    fn going(&self) -> impl Iterator<Item = &LunRecord> {
+        let own = self.luns.iter().filter(|lun| lun.node == self.node);
+        own.filter(|lun| self.is_going(lun))
+    }
+
+    /// One that is mapped is not: whoever marked it takes that back.
+    fn is_going(&self, lun: &LunRecord) -> bool {
+        lun.deleting && !is_mapped(&self.targets, &lun.name)
     }
 }
 
