@@ -1,3 +1,5 @@
+mod block;
+
 use super::*;
 
 use axum::body::Body;
