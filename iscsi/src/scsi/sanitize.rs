@@ -4,6 +4,7 @@
 //! Neither an abort nor a reset nor a lost session ends it, so it runs as a task of its own.
 //! Cryptographic erase is not offered: nothing here is encrypted by a key that could be forgotten.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,8 +12,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use portico_backend::error::Error;
 use portico_backend::object::Durability;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::command::Status;
 use super::limits::{CHUNK_BYTES, SANITIZE_BYTES_PER_SECOND};
 use super::opcode::Row;
 use super::provisioning::repeated;
@@ -29,6 +32,8 @@ pub(super) struct Sanitize {
     phase: Mutex<Phase>,
     /// Parts of 65,536.
     progress: AtomicU64,
+    /// The unit was reset.
+    reset: Notify,
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -78,6 +83,11 @@ impl Sanitize {
         *self.phase() == Phase::Running
     }
 
+    /// The unit is reset: commands that wait for the end were aborted, and nobody waits for them.
+    pub(super) fn reset(&self) {
+        self.reset.notify_waiters();
+    }
+
     fn begin(&self) -> Result<(), Failure> {
         let mut phase = self.phase();
         if *phase == Phase::Running {
@@ -98,10 +108,13 @@ impl Sanitize {
     }
 }
 
-/// SANITIZE with OVERWRITE or BLOCK ERASE. With IMMED it answers when it has begun.
+/// SANITIZE with OVERWRITE or BLOCK ERASE. With IMMED it answers when it has begun. A reset of the unit
+/// waits until aborted commands have ended, so it ends this one, and not what it began.
 pub(super) async fn sanitize(task: &Task<'_>) -> Answer {
     const IMMEDIATE: u8 = 0x80;
     let plan = plan(task)?;
+    let mut reset = pin!(task.unit().sanitize.reset.notified());
+    reset.as_mut().enable();
     let unit = Arc::clone(task.unit());
     unit.sanitize.begin()?;
     let run = tokio::spawn(async move {
@@ -116,7 +129,11 @@ pub(super) async fn sanitize(task: &Task<'_>) -> Answer {
     if task.cdb.flag(1, IMMEDIATE) {
         return Ok(Reply::none());
     }
-    match run.await {
+    let done = tokio::select! {
+        done = run => done,
+        () = reset => return Err(Failure::Status(Status::TaskAborted)),
+    };
+    match done {
         Ok(Ok(())) => Ok(Reply::none()),
         _ => Err(Sense::new(SenseKey::MediumError, Code::SANITIZE_FAILED).into()),
     }

@@ -138,6 +138,7 @@ impl Unit {
     pub fn reset(&self) {
         let mut state = self.state();
         state.reserved_by = None;
+        self.sanitize.reset();
         state.nexuses.raise(Attention::UnitReset, None);
         let mode = Mode::new(self.options.write_cache == WriteCache::On);
         self.publish(&mut state, mode);

@@ -315,3 +315,25 @@ async fn sanitize_goes_on_without_who_asked_for_it() {
         assert_eq!(bed.read((1 << 19) - 1, 1).await, [0xaa; BLOCK]);
     }
 }
+
+/// A reset waits until aborted commands have ended.
+#[tokio::test(start_paused = true)]
+async fn a_reset_ends_who_waits_for_sanitize_and_not_sanitize() {
+    let new = NewImage::new("large", 1 << 28, 1_000);
+    let bed = bed_with(new, Default::default()).await;
+    let list = [1, 0, 0, 1, 0xaa];
+    let cdb = cdb_10(0x48, 0x01, 0, 5);
+    let reset = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        bed.luns.lun_reset(0)
+    };
+    let (outcome, found) = tokio::join!(bed.run(&cdb, &list, 0), reset);
+    assert!(found);
+    assert_eq!(outcome.status, Status::TaskAborted);
+    assert!(bed.unit().is_sanitizing());
+    while bed.unit().is_sanitizing() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    bed.settle(&bed.nexus).await;
+    assert_eq!(bed.read((1 << 19) - 1, 1).await, [0xaa; BLOCK]);
+}
