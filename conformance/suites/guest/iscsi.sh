@@ -30,3 +30,25 @@ disk() { # lun: prints the device once it is there
   done
   echo "no disk with LUN $1" >&2; return 1
 }
+
+paths() { # lun: prints all devices that are this LUN
+  for found in /sys/class/iscsi_session/session*/device/target*/*:"$1"/block/*; do
+    if [ -e "$found" ]; then echo "/dev/${found##*/}"; fi
+  done
+}
+
+wwid() { # lun: prints what multipath calls it
+  /lib/udev/scsi_id -g -u -d "$(disk "$1")"
+}
+
+usable() { # lun: prints how many of its paths multipathd uses
+  multipathd show paths format "%w %t" | grep "$(wwid "$1") " | grep -c active || true
+}
+
+both_usable() { # lun: waits until multipathd uses two paths of it
+  end=$((SECONDS + 60))
+  until [ "$(usable "$1")" = 2 ]; do
+    [ $SECONDS -lt $end ] || { echo "not two usable paths"; multipathd show paths format "%w %d %t"; return 1; }
+    sleep 0.25
+  done
+}
