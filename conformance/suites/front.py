@@ -42,6 +42,7 @@ SUITES = {
     "rados": Suite("35 min", "the RADOS engine on a real cluster [--only PART]", module="rados_s3"),
     "rados-s3-races": Suite("8 min", "two gateways on one cluster, killed at random", module="rados_races"),
     "bench-s3": Suite("15 min", "against SeaweedFS and s3s-fs [--short: 5 min]", module="bench_s3"),
+    "bench-iscsi": Suite("25 min", "the iSCSI target against tgt [--short: 8 min]", module="bench_iscsi"),
     "bench-rados-s3": Suite("10 min", "against radosgw on one cluster [--short]", module="bench_rados_s3"),
 }
 

@@ -25,6 +25,7 @@ pub(crate) struct Initiator {
     stream: TcpStream,
     deframer: Deframer,
     out: Vec<u8>,
+    piece: Box<[u8]>,
     pub(crate) sizes: Sizes,
     pub(crate) cmd_sn: Serial,
     pub(crate) max_cmd_sn: Serial,
@@ -39,6 +40,7 @@ impl Initiator {
             stream,
             deframer: Deframer::new(SEGMENT_BYTES_MAX),
             out: Vec::new(),
+            piece: vec![0; READ_BYTES].into_boxed_slice(),
             sizes: Sizes {
                 segment_bytes_max: 8_192,
                 immediate_bytes_max: 0,
@@ -110,14 +112,11 @@ impl Initiator {
             if let Some(response) = self.take()? {
                 return Ok(response);
             }
-            let buffer = self.deframer.buffer();
-            buffer.reserve(READ_BYTES);
-            let mut piece = [0; READ_BYTES];
-            let count = self.stream.read(&mut piece)?;
+            let count = self.stream.read(&mut self.piece)?;
             if count == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
-            buffer.put_slice(&piece[..count]);
+            self.deframer.buffer().put_slice(&self.piece[..count]);
         }
     }
 

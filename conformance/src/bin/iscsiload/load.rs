@@ -11,6 +11,7 @@ use portico_iscsi::wire::response::{ReadyToTransfer, Response};
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::engine;
 use crate::initiator::{Initiator, broken, noise};
 
 const READ_16: u8 = 0x88;
@@ -19,7 +20,7 @@ const BLOCK_BYTES: u64 = 512;
 /// Ticks of the kernel's process accounting in a second, fixed on Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 /// What runs before anything counts.
-const WARM_UP: Duration = Duration::from_millis(300);
+pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Direction {
@@ -30,16 +31,43 @@ pub(crate) enum Direction {
 /// One measurement.
 #[derive(Debug)]
 pub(crate) struct Load {
-    direction: Direction,
+    pub(crate) direction: Direction,
+    place: Place,
+    pub(crate) bytes: u32,
+    pub(crate) depth: u32,
+    pub(crate) seconds: u64,
+    /// Goes on until so many are done; then nothing is done before it counts.
+    pub(crate) operations_min: u64,
+    is_random: bool,
+    /// Without a target: whether writes are answered when they are stable.
+    pub(crate) is_durable: bool,
+    pub(crate) span_bytes: u64,
+}
+
+/// What is put under load.
+#[derive(Debug)]
+enum Place {
+    Target(Target),
+    /// A store of the local engine in this directory, without a target.
+    Directory(String),
+}
+
+#[derive(Debug)]
+struct Target {
     address: String,
     iqn: String,
     lun: u64,
-    bytes: u32,
-    depth: u32,
-    seconds: u64,
-    is_random: bool,
-    span_bytes: u64,
+    /// The process whose CPU time is told; 0 for none.
     pid: u32,
+}
+
+/// What came of a measurement.
+#[derive(Debug)]
+pub(crate) struct Figures {
+    pub(crate) latencies_us: Vec<u64>,
+    pub(crate) seconds: f64,
+    pub(crate) server_cpu_seconds: f64,
+    pub(crate) own_cpu_seconds: f64,
 }
 
 impl Load {
@@ -60,52 +88,74 @@ impl Load {
             u32::try_from(number(name, default)?)
                 .map_err(|_| broken(&format!("{name} is too large")))
         };
-        Ok(Self {
+        let place = match settings.get("directory") {
+            Some(directory) => Place::Directory(directory.clone()),
+            None => Place::Target(Target {
+                address: text("address")?,
+                iqn: text("iqn")?,
+                lun: number("lun", 1)?,
+                pid: small("pid", 0)?,
+            }),
+        };
+        let made = Self {
             direction,
-            address: text("address")?,
-            iqn: text("iqn")?,
-            lun: number("lun", 1)?,
+            place,
             bytes: small("bytes", 4_096)?,
             depth: small("depth", 32)?.max(1),
             seconds: number("seconds", 5)?,
+            operations_min: number("operations", 0)?,
             is_random: number("random", 1)? != 0,
+            is_durable: number("durable", 1)? != 0,
             span_bytes: number("span_bytes", 256 << 20)?,
-            pid: small("pid", 0)?,
-        })
+        };
+        match u64::from(made.bytes) {
+            0 => Err(broken("an operation moves at least a block")),
+            bytes if made.span_bytes < bytes => Err(broken("the span holds no operation")),
+            _ => Ok(made),
+        }
     }
 
     pub(crate) fn run(self) -> Result<serde_json::Value> {
-        let mut run = Run::new(&self)?;
-        run.go_on_for(WARM_UP)?;
-        run.latencies_us.clear();
-        let (cpu, own) = (self.cpu_seconds()?, cpu_seconds_of(std::process::id())?);
-        let started = Instant::now();
-        run.go_on_for(Duration::from_secs(self.seconds))?;
-        let seconds = started.elapsed().as_secs_f64();
-        let (cpu, own) = (
-            self.cpu_seconds()? - cpu,
-            cpu_seconds_of(std::process::id())? - own,
-        );
-        let mut latencies = run.latencies_us;
-        latencies.sort_unstable();
-        let at = |share: usize| {
-            latencies
-                .get(latencies.len() * share / 1000)
-                .copied()
-                .unwrap_or(0)
+        let figures = match &self.place {
+            Place::Target(target) => self.run_on(target)?,
+            Place::Directory(directory) => engine::run(&self, directory)?,
         };
+        let mut latencies = figures.latencies_us;
+        latencies.sort_unstable();
+        let at = |share: usize| latencies.get(latencies.len() * share / 1000).copied();
         let operations = latencies.len();
         Ok(json!({
             "operations": operations,
             "bytes": operations as u64 * u64::from(self.bytes),
-            "seconds": seconds,
-            "p50_us": at(500),
-            "p99_us": at(990),
-            "server_cpu_seconds": cpu,
-            "own_cpu_seconds": own,
+            "seconds": figures.seconds,
+            "p50_us": at(500).unwrap_or(0),
+            "p99_us": at(990).unwrap_or(0),
+            "server_cpu_seconds": figures.server_cpu_seconds,
+            "own_cpu_seconds": figures.own_cpu_seconds,
         }))
     }
 
+    fn run_on(&self, target: &Target) -> Result<Figures> {
+        let mut run = Run::new(self, target)?;
+        if self.operations_min == 0 {
+            run.go_on_for(WARM_UP)?;
+            run.latencies_us.clear();
+        }
+        let cpu = target.cpu_seconds()?;
+        let own = cpu_seconds_of(std::process::id())?;
+        let started = Instant::now();
+        run.go_on_for(Duration::from_secs(self.seconds))?;
+        let seconds = started.elapsed().as_secs_f64();
+        Ok(Figures {
+            latencies_us: run.latencies_us,
+            seconds,
+            server_cpu_seconds: target.cpu_seconds()? - cpu,
+            own_cpu_seconds: cpu_seconds_of(std::process::id())? - own,
+        })
+    }
+}
+
+impl Target {
     fn cpu_seconds(&self) -> Result<f64> {
         match self.pid {
             0 => Ok(0.0),
@@ -115,7 +165,7 @@ impl Load {
 }
 
 /// User and system time of a process, all its threads.
-fn cpu_seconds_of(pid: u32) -> Result<f64> {
+pub(crate) fn cpu_seconds_of(pid: u32) -> Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let fields: Vec<&str> = stat
         .rsplit(')')
@@ -134,32 +184,81 @@ fn cpu_seconds_of(pid: u32) -> Result<f64> {
     }
 }
 
+/// Where operations go, one after the other.
+#[derive(Debug)]
+pub(crate) struct Places {
+    bytes: u64,
+    slots: u64,
+    is_random: bool,
+    next: u64,
+    stride: u64,
+    random: u64,
+}
+
+impl Places {
+    fn new(load: &Load) -> Self {
+        let bytes = u64::from(load.bytes);
+        Self {
+            bytes,
+            slots: load.span_bytes / bytes,
+            is_random: load.is_random,
+            next: 0,
+            stride: 1,
+            random: 0x2545_F491_4F6C_DD1D,
+        }
+    }
+
+    /// Of one of as many tasks as there are operations in flight: together they go in turn too.
+    pub(crate) fn of_task(load: &Load, number: u32) -> Self {
+        let mut places = Self::new(load);
+        places.next = u64::from(number);
+        places.stride = u64::from(load.depth);
+        places.random ^= u64::from(number) << 32;
+        places
+    }
+
+    /// In bytes.
+    pub(crate) fn next_offset(&mut self) -> u64 {
+        let slot = if self.is_random {
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 7;
+            self.random ^= self.random << 17;
+            self.random % self.slots
+        } else {
+            let slot = self.next % self.slots;
+            self.next += self.stride;
+            slot
+        };
+        slot * self.bytes
+    }
+}
+
 #[derive(Debug)]
 struct Run<'a> {
     load: &'a Load,
+    lun: u64,
     initiator: Initiator,
     data: Bytes,
     /// When the command in each place was sent; a place is a task tag.
     sent: Vec<Option<Instant>>,
     in_flight: u32,
-    next_block: u64,
-    random: u64,
+    places: Places,
     latencies_us: Vec<u64>,
 }
 
 impl<'a> Run<'a> {
-    fn new(load: &'a Load) -> Result<Self> {
-        let initiator = Initiator::login(&load.address, &load.iqn)?;
+    fn new(load: &'a Load, target: &'a Target) -> Result<Self> {
+        let initiator = Initiator::login(&target.address, &target.iqn)?;
         let data = noise(usize::try_from(load.bytes).expect("32 bits fit"));
-        let places = usize::try_from(load.depth).expect("32 bits fit");
+        let depth = usize::try_from(load.depth).expect("32 bits fit");
         let mut run = Self {
             load,
+            lun: target.lun,
             initiator,
             data,
-            sent: vec![None; places],
+            sent: vec![None; depth],
             in_flight: 0,
-            next_block: 0,
-            random: 0x2545_F491_4F6C_DD1D,
+            places: Places::new(load),
             latencies_us: Vec::new(),
         };
         // A fresh session has unit attentions to tell.
@@ -189,7 +288,8 @@ impl<'a> Run<'a> {
         let deadline = Instant::now() + time;
         loop {
             let now = Instant::now();
-            if now < deadline {
+            let done = self.latencies_us.len() as u64 + u64::from(self.in_flight);
+            if now < deadline || done < self.load.operations_min {
                 self.fill(now);
             } else if self.in_flight == 0 {
                 return Ok(());
@@ -214,7 +314,7 @@ impl<'a> Run<'a> {
             let itt = u32::try_from(place).expect("places are counted in 32 bits");
             let blocks = self.load.bytes / 512;
             let mut cdb = [0; 16];
-            let lba = self.lba();
+            let lba = self.places.next_offset() / BLOCK_BYTES;
             cdb[2..10].copy_from_slice(&lba.to_be_bytes());
             cdb[10..14].copy_from_slice(&blocks.to_be_bytes());
             cdb[0] = match self.load.direction {
@@ -223,20 +323,6 @@ impl<'a> Run<'a> {
             };
             self.command(itt, cdb, Some(self.load.direction));
         }
-    }
-
-    fn lba(&mut self) -> u64 {
-        let slots = (self.load.span_bytes / u64::from(self.load.bytes)).max(1);
-        let slot = if self.load.is_random {
-            self.random ^= self.random << 13;
-            self.random ^= self.random >> 7;
-            self.random ^= self.random << 17;
-            self.random % slots
-        } else {
-            self.next_block = (self.next_block + 1) % slots;
-            self.next_block
-        };
-        slot * u64::from(self.load.bytes) / BLOCK_BYTES
     }
 
     /// Queues a command; without a direction no data moves.
@@ -256,7 +342,7 @@ impl<'a> Run<'a> {
             reads: direction == Some(Direction::Read),
             writes: direction == Some(Direction::Write),
             attribute: TaskAttribute::Simple,
-            lun: self.load.lun << 48,
+            lun: self.lun << 48,
             itt,
             expected_bytes: direction.map_or(0, |_| self.load.bytes),
             numbers,

@@ -3,7 +3,10 @@
 //! random=1 span_bytes=268435456 pid=PID`
 //!
 //! One connection, as an initiator has it per session. `pid` is the target, whose CPU time is told.
+//! `operations=N` goes on until that many are done. With `directory=DIR durable=1` in the place of
+//! the address the same load goes to an image over the local engine without a target.
 
+mod engine;
 mod initiator;
 mod load;
 
