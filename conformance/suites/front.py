@@ -127,6 +127,7 @@ CI_SUITES = [
     ("s3-kill", ["--rounds", "3"]),
     ("s3-full", []),
     ("iscsi-libiscsi", ["--short"]),
+    ("iscsi-clients", ["--engine", "local", "--short", "--only", "qemu-img", "--only", "ext4", "--only", "kill -9"]),
 ]
 
 
