@@ -323,8 +323,10 @@ impl Block {
                 target.name
             )));
         }
-        catalog.lun_delete_begin(name).await?;
+        let marked = catalog.lun_delete_begin(name).await;
+        // Also when it was refused: who saw the mark may have closed the image.
         self.look_again().await;
+        marked?;
         let begun = Instant::now();
         while let Err(error) = finish_delete(&catalog, &*self.store()?, &self.pools(), name).await {
             match error {
@@ -343,6 +345,8 @@ impl Block {
                 | BlockError::Vacant(_)) => return Err(error),
             }
             tokio::time::sleep(CLOSED_PAUSE).await;
+            // A mapping that came while the mark was set kept the image open, and was taken back.
+            self.look_again().await;
         }
         tracing::info!(lun = name, "LUN deleted");
         Ok(())

@@ -277,3 +277,44 @@ async fn of_two_admins_at_once_one_wins_and_the_other_is_told() {
         assert_eq!(left["luns"], json!([]), "round {round}");
     }
 }
+
+/// One of the two may win, or both lose; what was refused has changed nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_is_mapped_while_it_is_deleted_is_there_or_gone() {
+    let admin = Admin::start().await;
+    let admin = &admin;
+    let target = json!({"name": TARGET});
+    assert_eq!(admin.ask("POST", "/v1/targets", target).await.0, 201);
+    for round in 0..20 {
+        let new = json!({"name": "disk", "size_bytes": MIB});
+        let (status, body) = admin.ask("POST", "/v1/luns", new).await;
+        assert_eq!(status, 201, "round {round}: {body}");
+        let path = format!("/v1/targets/{TARGET}/maps");
+        let (deleted, mapped) = tokio::join!(
+            admin.ask("DELETE", "/v1/luns/disk", Value::Null),
+            admin.ask("POST", &path, json!({"name": "disk"})),
+        );
+        let (status, shown) = admin.ask("GET", "/v1/luns/disk", Value::Null).await;
+        if deleted.0 == 204 {
+            assert_eq!(
+                (status, mapped.0),
+                (404, 404),
+                "round {round}: {deleted:?} {mapped:?}"
+            );
+            continue;
+        }
+        assert_eq!(
+            shown["state"], "served",
+            "round {round}: {deleted:?} {mapped:?}"
+        );
+        if mapped.0 < 300 {
+            let lun = &shown["maps"][0]["lun"];
+            let path = format!("{path}/{lun}");
+            assert_eq!(admin.ask("DELETE", &path, Value::Null).await.0, 204);
+        }
+        assert_eq!(
+            admin.ask("DELETE", "/v1/luns/disk", Value::Null).await.0,
+            204
+        );
+    }
+}
