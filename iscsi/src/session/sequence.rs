@@ -56,10 +56,11 @@ impl<T> Window<T> {
         self.places.is_empty()
     }
 
-    /// How many more places are wanted with so many commands in work: as many as those again, so
-    /// that a busy initiator finds room and an idle one keeps little.
+    /// How many more places are wanted with so many commands in work: half as many again, so that a
+    /// busy initiator finds room and an idle one keeps little. As many would not do: who sends as
+    /// much as it may and is answered at once would never get more.
     pub(super) fn places_wanted(&self, in_work: usize) -> usize {
-        let wanted = in_work
+        let wanted = (in_work + in_work / 2)
             .max(WINDOW_IDLE)
             .min(WINDOW_MAX.saturating_sub(in_work));
         wanted.saturating_sub(self.places.len())
@@ -183,7 +184,11 @@ mod tests {
     fn busy_sessions_get_more_places() {
         let window = window(2);
         assert_eq!(window.places_wanted(0), WINDOW_IDLE - 2);
-        assert_eq!(window.places_wanted(40), 38);
+        assert_eq!(window.places_wanted(40), 58);
+        assert_eq!(
+            window.places_wanted(WINDOW_IDLE),
+            WINDOW_IDLE + WINDOW_IDLE / 2 - 2
+        );
         assert_eq!(window.places_wanted(WINDOW_MAX - 3), 1);
         assert_eq!(window.places_wanted(WINDOW_MAX), 0);
     }
