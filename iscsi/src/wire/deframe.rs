@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use portico_backend::codec::crc32c;
 
 use super::WireError;
@@ -94,17 +94,28 @@ impl Deframer {
         if self.buffer.len() < end {
             return Ok(Poll::Wanted(end - self.buffer.len()));
         }
-        let frame = self.buffer.split_to(end).freeze();
         let data_end = head_end + padded;
         // The digest covers the padding (RFC 7143 section 11.2.3).
-        let has_wrong_data =
-            has_digest && crc32c(&frame[head_end..data_end]).to_le_bytes() != frame[data_end..end];
+        let has_wrong_data = has_digest
+            && crc32c(&self.buffer[head_end..data_end]).to_le_bytes() != self.buffer[data_end..end];
+        let ahs = Bytes::copy_from_slice(&self.buffer[BHS_BYTES..head]);
         Ok(Poll::Frame(Frame {
             header,
-            ahs: frame.slice(BHS_BYTES..head),
-            data: data_of(&frame, head_end..head_end + data_bytes),
+            ahs,
+            data: self.take_data(head_end..head_end + data_bytes, end),
             has_wrong_data,
         }))
+    }
+
+    /// The data segment of a frame that ends at `end`, which goes. A short one by itself: as a part of
+    /// what was read with it, it would keep all of that for as long as its command lasts.
+    fn take_data(&mut self, range: Range<usize>, end: usize) -> Bytes {
+        if range.len() > COPIED_BYTES_MAX {
+            return self.buffer.split_to(end).freeze().slice(range);
+        }
+        let data = Bytes::copy_from_slice(&self.buffer[range]);
+        self.buffer.advance(end);
+        data
     }
 
     fn check_length(&self, bytes: u32) -> Result<(), WireError> {
@@ -117,15 +128,6 @@ impl Deframer {
 
     fn digest_bytes(&self, present: bool) -> usize {
         if present { 4 } else { 0 }
-    }
-}
-
-/// A data segment by itself if it is short: as a part of what was read with it, it would keep all of
-/// that for as long as its command lasts.
-fn data_of(frame: &Bytes, range: Range<usize>) -> Bytes {
-    match range.len() <= COPIED_BYTES_MAX {
-        true => Bytes::copy_from_slice(&frame[range]),
-        false => frame.slice(range),
     }
 }
 
@@ -142,7 +144,9 @@ impl Frame {
     /// data. The data is not copied.
     #[must_use]
     pub fn encode(&self, digests: Digests) -> [Bytes; 3] {
-        let mut head = Vec::with_capacity(BHS_BYTES + self.ahs.len() + 4);
+        // Exactly: bytes made of a vector with room to spare cost another allocation.
+        let digest = if digests.header { 4 } else { 0 };
+        let mut head = Vec::with_capacity(BHS_BYTES + self.ahs.len() + digest);
         head.extend_from_slice(&self.header.0);
         head.extend_from_slice(&self.ahs);
         if digests.header {
