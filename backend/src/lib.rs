@@ -8,8 +8,8 @@
 //! 2. [`object`]: the trait [`object::ObjectStore`] and its data;
 //! 3. engines ([`memory`], [`faulty`], [`local`], [`rados`]) and what they share (`engine`), which never name
 //!    a volume;
-//! 4. [`stripe`], [`claim`], [`catalog`], [`bucket`], [`image`]: volumes, which never name an engine. Both meet
-//!    in `Arc<dyn ObjectStore>`, joined by the program alone;
+//! 4. [`stripe`], [`claim`], [`catalog`], [`bucket`], [`image`], [`tree`]: volumes, which never name
+//!    an engine. Both meet in `Arc<dyn ObjectStore>`, joined by the program alone;
 //! 5. [`volumes`]: the catalog with what it lists;
 //! 6. [`tenure`]: the volumes over one session, until that is fenced.
 
@@ -34,4 +34,5 @@ pub mod random;
 pub mod stats;
 pub mod stripe;
 pub mod tenure;
+pub mod tree;
 pub mod volumes;
