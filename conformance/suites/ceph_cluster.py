@@ -52,7 +52,7 @@ CAPS = {
 class Cluster:
     """The daemons below one directory. As a context: up on entry, stopped and wiped on exit."""
 
-    def __init__(self, directory: Path | None = None, grace_seconds: int = 20):
+    def __init__(self, directory: Path | None = None, grace_seconds: int = 20, osd_bytes: int = OSD_BYTES):
         install.ceph()
         self.temporary = directory is None
         self.directory = Path(directory or tempfile.mkdtemp(prefix="portico-ceph-")).resolve()
@@ -61,6 +61,8 @@ class Cluster:
         self.conf = self.directory / "ceph.conf"
         self.keyring = self.directory / f"ceph.client.{CLIENT}.keyring"
         self.grace_seconds = grace_seconds
+        # Of a file with holes: it takes what was written of the disk.
+        self.osd_bytes = osd_bytes
         # Of daemons that this process started.
         self.children: dict[str, subprocess.Popen] = {}
 
@@ -104,7 +106,7 @@ class Cluster:
         for place in ("run", "log", "crash", "mon.a", "mgr.x"):
             (self.directory / place).mkdir(parents=True)
         port, fsid = free_ports(PORTS), str(uuid.uuid4())
-        self.conf.write_text(configuration(self.directory, fsid, port, self.grace_seconds))
+        self.conf.write_text(configuration(self.directory, fsid, port, self.grace_seconds, self.osd_bytes))
         admin = ["--cap", "mon", "allow *", "--cap", "osd", "allow *", "--cap", "mgr", "allow *"]
         manager = ["--cap", "mon", "allow profile mgr", "--cap", "osd", "allow *"]
         first, keyring, mgr = (self.directory / name for name in ("mon.keyring", "keyring", "mgr.x/keyring"))
@@ -296,7 +298,7 @@ class Cluster:
         return "\n".join(parts)
 
 
-def configuration(directory: Path, fsid: str, port: int, grace_seconds: int) -> str:
+def configuration(directory: Path, fsid: str, port: int, grace_seconds: int, osd_bytes: int) -> str:
     """One host, loopback, the second version of the wire protocol, ports of one small range."""
     return f"""[global]
 fsid = {fsid}
@@ -358,7 +360,7 @@ keyring = {directory}/$name/keyring
 admin_socket = {directory}/run/$name.asok
 osd_objectstore = bluestore
 bluestore_block_create = true
-bluestore_block_size = {OSD_BYTES}
+bluestore_block_size = {osd_bytes}
 bluestore_block_db_create = false
 bluestore_block_wal_create = false
 bluestore_debug_enforce_settings = ssd

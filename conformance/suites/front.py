@@ -40,7 +40,7 @@ SUITES = {
     "s3-tests": Suite("15 min", "DIR [--core]: a checkout of ceph/s3-tests", module="s3_tests", venv="s3tests"),
     "iscsi-libiscsi": Suite("6 min", "all of libiscsi's tests, tgt beside [--short: 2 min]", module="iscsi_libiscsi"),
     "iscsi-clients": Suite("15 min", "initiators of Linux and QEMU, on local and rados [--engine E, --short]", module="iscsi_clients"),
-    "rados": Suite("35 min", "the RADOS engine on a real cluster [--only PART]", module="rados_s3"),
+    "rados": Suite("35 min", "the RADOS engine on a real cluster [--only PART, --keys N]", module="rados_s3"),
     "rados-s3-races": Suite("8 min", "two gateways on one cluster, killed at random", module="rados_races"),
     "bench-s3": Suite("15 min", "against SeaweedFS and s3s-fs [--short: 5 min]", module="bench_s3"),
     "bench-iscsi": Suite("25 min", "the iSCSI target against tgt [--short: 8 min]", module="bench_iscsi"),

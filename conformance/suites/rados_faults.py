@@ -51,7 +51,9 @@ def refused_and_back(report, title, server, client, kept, relieve=lambda: None) 
 
 
 def fill(cluster: Cluster, client, kept: dict) -> None:
-    cluster.ceph("osd", "pool", "set-quota", DATA_POOL, "max_bytes", str(QUOTA_BYTES))
+    # What others keep in the pool counts too, and stays when everything of this part is deleted.
+    quota = stored_bytes(cluster)[DATA_POOL] + QUOTA_BYTES
+    cluster.ceph("osd", "pool", "set-quota", DATA_POOL, "max_bytes", str(quota))
     deadline = time.monotonic() + NOTICED_SECONDS_MAX
     number = 0
     while (status := put(client, kept, f"quota/{number:04}")) == 200:
@@ -105,9 +107,13 @@ def until_written(cluster: Cluster, client, kept: dict) -> None:
 
 def pool_state(cluster: Cluster) -> str:
     """Tells a cluster that is slow to notice from a gateway that is."""
-    stored = {pool["name"]: pool["stats"]["stored"] for pool in cluster.ask("df")["pools"]}
     flags = {pool["pool_name"]: pool["flags_names"] for pool in cluster.ask("osd", "dump")["pools"]}
-    return f"stored {stored}, flags {flags}, {cluster.health()['checks']}"
+    return f"stored {stored_bytes(cluster)}, flags {flags}, {cluster.health()['checks']}"
+
+
+def stored_bytes(cluster: Cluster) -> dict[str, int]:
+    """By pool, copies not counted."""
+    return {pool["name"]: pool["stats"]["stored"] for pool in cluster.ask("df")["pools"]}
 
 
 def ratios(cluster: Cluster, nearfull: float, backfillfull: float, full_: float) -> None:

@@ -1,4 +1,4 @@
-"""The RADOS engine on a real cluster: python -m rados_s3 [--only PART]
+"""The RADOS engine on a real cluster: python -m rados_s3 [--only PART] [--keys N]
 
 Its parts: `contract` (the suite that every engine keeps), `clients` (real clients against one gateway,
 then written through one and read through another), `image` (images beside RBD's own tools), `full`,
@@ -24,14 +24,16 @@ CONTRACT_SECONDS_MAX = 20 * 60
 SHARD_KEYS_MAX = 50_000
 # Each has a row for its entry and one for its data.
 MANY_KEYS = 60_000
+PUTS_PER_SECOND_MIN = 200
 SCRUB_SECONDS_MAX = 300
 
 
 def main() -> int:
     parts = {"contract": contract, "image": image, "clients": clients, "full": full, "freeze": freeze,
-             "fenced": fenced, "ended": ended, "omap": omap}
+             "fenced": fenced, "ended": ended, "omap": lambda report, cluster: omap(report, cluster, options.keys)}
     parser = argparse.ArgumentParser(prog="conformance/run rados")
     parser.add_argument("--only", choices=parts, action="append", help="this part, may be repeated")
+    parser.add_argument("--keys", type=int, default=MANY_KEYS, help="that part `omap` puts into one bucket")
     options = parser.parse_args()
     report = Report("rados")
     with Cluster() as cluster:
@@ -71,35 +73,30 @@ def clients(report: Report, cluster: Cluster) -> None:
             run.against(writer.endpoints(), reader.endpoints())
 
 
-def omap(report: Report, cluster: Cluster) -> None:
+def omap(report: Report, cluster: Cluster, keys: int) -> None:
     """The cluster itself counts the keys of index objects, in a deep scrub."""
     with RadosPortico(cluster, "omap") as server:
-        report.run(f"{MANY_KEYS} keys are put", lambda: put_many(server))
+        report.run(f"{keys} keys are put", lambda: put_many(server, keys))
         report.run("no object has more keys than a shard may have", lambda: scrub(cluster, SHARD_KEYS_MAX, False))
     # Else it might not have looked at all.
     report.run("the cluster does warn when its limit is lower", lambda: scrub(cluster, SHARD_KEYS_MAX // 10, True))
 
 
-def put_many(server: RadosPortico) -> None:
+def put_many(server: RadosPortico, keys: int) -> None:
     install.run("cargo", "build", "--locked", "--release", "-p", "portico-conformance", "--bin", "s3load")
     endpoint = server.endpoints()[0]
     boto(endpoint).create_bucket(Bucket="many")
     settings = {
         "address": endpoint.url.split("//")[1], "access_key": endpoint.access_key, "bucket": "many",
-        "secret_key": endpoint.secret_key, "size_bytes": 16, "connections": 128, "keys": MANY_KEYS,
+        "secret_key": endpoint.secret_key, "size_bytes": 16, "connections": 128, "keys": keys,
     }
-    command = [str(install.TARGET / "release/s3load"), "put", *(f"{name}={value}" for name, value in settings.items())]
-    deadline = time.monotonic() + 600
-    # It goes on for so many seconds; in the next turn it would begin again with the first key.
-    seconds, total = 20, 0
-    while total < MANY_KEYS:
-        assert time.monotonic() < deadline, f"only {total} keys were put"
-        subprocess.run([*command, f"seconds={seconds}"], check=True, capture_output=True, timeout=300)
-        pages = boto(endpoint).get_paginator("list_objects_v2").paginate(Bucket="many")
-        total, seconds = sum(page["KeyCount"] for page in pages), seconds * 2
+    command = [str(install.TARGET / "release/s3load"), "fill", *(f"{name}={value}" for name, value in settings.items())]
+    subprocess.run(command, check=True, capture_output=True, timeout=60 + keys / PUTS_PER_SECOND_MIN)
+    pages = boto(endpoint).get_paginator("list_objects_v2").paginate(Bucket="many")
+    total = sum(page["KeyCount"] for page in pages)
     shards = cluster_shards(server)
     print(f"{total} keys in {shards} shards")
-    assert total == MANY_KEYS and shards > 2, f"{total} keys in {shards} shards"
+    assert total == keys and shards > 2, f"{total} keys in {shards} shards"
 
 
 def cluster_shards(server: RadosPortico) -> int:

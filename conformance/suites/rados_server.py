@@ -71,5 +71,7 @@ class Radosgw(Server):
     def endpoints(self) -> list[Endpoint]:
         return [Endpoint(f"http://127.0.0.1:{self.port}")]
 
-    def check_stopped(self, status: int) -> None:
-        """How a peer ends is not our concern."""
+    def stop(self) -> None:
+        """How a peer ends is not our concern; asked to, it may go on for minutes."""
+        if self.process is not None:
+            self.kill()

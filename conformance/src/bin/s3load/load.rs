@@ -19,6 +19,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Verb {
     Create,
+    Fill,
     Get,
     List,
     Put,
@@ -69,7 +70,7 @@ impl Load {
         let cpu_before = self.cpu_seconds()?;
         let started = Instant::now();
         let deadline = started + Duration::from_secs(self.seconds);
-        let workers = if matches!(self.verb, Verb::Get | Verb::Put) {
+        let workers = if matches!(self.verb, Verb::Fill | Verb::Get | Verb::Put) {
             self.connections
         } else {
             1
@@ -121,8 +122,12 @@ impl Load {
                         ..Done::default()
                     });
                 }
-                Verb::Put => {
-                    let key = next.fetch_add(1, Ordering::Relaxed) % self.keys;
+                Verb::Fill | Verb::Put => {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if self.verb == Verb::Fill && number >= self.keys {
+                        return Ok(done);
+                    }
+                    let key = number % self.keys;
                     let head = signer.head("PUT", &format!("/{bucket}/o{key:08}"), "", body.len());
                     expect_ok(&connection.call(&head, body, false).await?)?;
                     (1, body.len() as u64)
@@ -140,7 +145,7 @@ impl Load {
             done.bytes += bytes;
             done.latencies_us
                 .push(u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX));
-            if Instant::now() >= deadline {
+            if self.verb != Verb::Fill && Instant::now() >= deadline {
                 return Ok(done);
             }
         }

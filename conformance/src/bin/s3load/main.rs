@@ -15,12 +15,12 @@ use std::process::ExitCode;
 use load::{Load, Verb};
 use sign::Signer;
 
-const USAGE: &str = "usage: s3load create|put|get|list KEY=VALUE...
+const USAGE: &str = "usage: s3load create|fill|put|get|list KEY=VALUE...
   address=IP:PORT access_key=KEY secret_key=KEY bucket=NAME
   size_bytes=4096       of each object put
   connections=32        each with one request in flight
-  seconds=5             how long to go on; a get of big objects ends with its request
-  keys=10000            put writes these names in turn, get reads them at random
+  seconds=5             how long to go on; a get of big objects ends with its request, fill with its names
+  keys=10000            fill writes these names once, put in turn, get reads them at random
   pid=0                 the server, whose CPU time is wanted";
 
 fn main() -> ExitCode {
@@ -53,6 +53,7 @@ fn parse(arguments: &[String]) -> Result<Load, String> {
     let (verb, settings) = arguments.split_first().ok_or("a verb is missing")?;
     let verb = match verb.as_str() {
         "create" => Verb::Create,
+        "fill" => Verb::Fill,
         "put" => Verb::Put,
         "get" => Verb::Get,
         "list" => Verb::List,
