@@ -77,6 +77,15 @@ pub(super) async fn take_name(store: &dyn ObjectStore, place: &Place) -> Result<
     store.write(&place.name_object(), op).await.map(|_| ())
 }
 
+/// The name is nobody's, unless another image has it by now.
+pub(super) async fn release_name(store: &dyn ObjectStore, place: &Place) -> Result<(), Error> {
+    let op = WriteOp::new([WriteStep::Remove]).guarded(Guard::BytesAre {
+        offset: 0,
+        data: encode_text(&place.id),
+    });
+    ended(store.write(&place.name_object(), op).await)
+}
+
 /// Lists the image.
 pub(super) async fn add(store: &dyn ObjectStore, place: &Place) -> Result<(), Error> {
     let entries = vec![
@@ -95,7 +104,12 @@ pub(super) async fn remove(store: &dyn ObjectStore, place: &Place) -> Result<(),
         key: name_key(&place.name),
         value: Some(encode_text(&place.id)),
     });
-    match store.write(&object, op).await {
+    ended(store.write(&object, op).await)
+}
+
+/// What is not there, or another image's, need not be removed.
+fn ended<T>(removed: Result<T, Error>) -> Result<(), Error> {
+    match removed {
         Ok(_) => Ok(()),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::GuardFailed) => {
             Ok(())

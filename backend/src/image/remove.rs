@@ -28,10 +28,25 @@ impl Image {
             }
             answer => answer?,
         };
+        Self::remove_id(store, pools, name, &id).await
+    }
+
+    /// Removes this image only, also if another one has its name by now. One that is gone, or half
+    /// removed, is removed too.
+    ///
+    /// # Errors
+    /// `Busy` and others as [`Image::remove`].
+    pub async fn remove_id(
+        store: &dyn ObjectStore,
+        pools: &ImagePools,
+        name: &str,
+        id: &str,
+    ) -> Result<(), Error> {
+        check_name(name)?;
         let place = Place {
             pools: pools.clone(),
             name: name.to_owned(),
-            id,
+            id: id.to_owned(),
         };
         match Header::read(store, &place.header(), name).await {
             Ok(header) => {
@@ -43,7 +58,7 @@ impl Image {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        remove_object(store, &place.name_object()).await?;
+        directory::release_name(store, &place).await?;
         directory::remove(store, &place).await?;
         match facts::read(store, &place.facts()).await {
             Ok(known) => {

@@ -91,6 +91,26 @@ async fn what_is_written_reads_back_across_objects_and_holes_are_zeros() {
     assert!(image.read(u64::MAX, 2).await.is_err());
 }
 
+/// A deletion that went on late finds the name with another image.
+#[tokio::test]
+async fn removing_an_image_by_id_leaves_another_one_of_its_name() {
+    let store = cluster().session("a");
+    let new = small("disk", 64 * KIB);
+    let gone = Image::create(&*store, &pools(), &new).await.unwrap();
+    Image::remove(&*store, &pools(), "disk").await.unwrap();
+    let other = Image::create(&*store, &pools(), &new).await.unwrap();
+    let removed = Image::remove_id(&*store, &pools(), "disk", &gone.id).await;
+    removed.unwrap();
+    let found = Image::stat(&*store, &pools(), "disk").await.unwrap();
+    assert_eq!(found.id, other.id);
+    let listed = Image::list(&*store, &pools()).await.unwrap();
+    assert_eq!(listed, std::slice::from_ref(&other));
+    Image::remove_id(&*store, &pools(), "disk", &other.id)
+        .await
+        .unwrap();
+    assert_eq!(Image::list(&*store, &pools()).await.unwrap(), []);
+}
+
 #[tokio::test]
 async fn names_are_taken_once_and_listed_and_free_after_removal() {
     let store = cluster().session("a");
