@@ -56,6 +56,7 @@ fn mapping(lun_name: &str, initiator: Option<&str>) -> Mapping {
 async fn lun(catalog: &Catalog, name: &str) {
     let new = NewLun {
         name,
+        image_id: name,
         node: NodeId(1),
         options: LunOptions::default(),
     };
@@ -101,6 +102,7 @@ async fn what_one_session_makes_the_other_is_told_of() {
     );
     let again = one.lun_create(NewLun {
         name: "disk",
+        image_id: "other",
         node: NodeId(2),
         options: LunOptions::default(),
     });
@@ -174,8 +176,12 @@ async fn no_initiator_sees_two_luns_under_one_number_or_one_lun_under_two() {
             "{lun} {disk} {host:?}"
         );
     }
+    let mut changes = catalog.block_changes();
+    changes.borrow_and_update();
     let missing = map(3, "c", None).await;
     assert!(matches!(missing, Err(CatalogError::NoSuch { .. })));
+    let changed = changes.has_changed().unwrap();
+    assert!(!changed, "a mapping of a LUN that is not there was written");
     assert_eq!(
         catalog.target(&target).await.unwrap().unwrap().maps.len(),
         2
@@ -201,15 +207,28 @@ async fn a_mapped_lun_stays_and_one_being_deleted_is_not_mapped() {
     catalog.lun_unmap(&target, 1, None).await.unwrap();
     let again = catalog.lun_unmap(&target, 1, None).await;
     assert!(matches!(again, Err(CatalogError::NoSuch { .. })));
-    catalog.lun_delete_begin("disk").await.unwrap();
+    let begun = catalog.lun_delete_begin("disk").await.unwrap();
     let refused = catalog
         .lun_map(&target, Some(1), &mapping("disk", None))
         .await;
     assert!(matches!(refused, Err(CatalogError::NoSuch { .. })));
     assert_eq!(catalog.target(&target).await.unwrap().unwrap().maps, []);
-    catalog.lun_delete_end("disk").await.unwrap();
-    catalog.lun_delete_end("disk").await.unwrap();
+    catalog.lun_delete_end(&begun).await.unwrap();
+    catalog.lun_delete_end(&begun).await.unwrap();
     assert_eq!(catalog.luns().await.unwrap(), []);
+    // The end of one deletion is not that of another one of the same name.
+    let new = NewLun {
+        name: "disk",
+        image_id: "another",
+        node: NodeId(1),
+        options: LunOptions::default(),
+    };
+    let made = catalog.lun_create(new).await.unwrap();
+    catalog.lun_delete_end(&begun).await.unwrap();
+    catalog.lun_delete_begin("disk").await.unwrap();
+    catalog.lun_delete_end(&begun).await.unwrap();
+    assert_eq!(catalog.luns().await.unwrap().len(), 1);
+    catalog.lun_delete_end(&made).await.unwrap();
     catalog.target_delete(&target).await.unwrap();
     assert_eq!(catalog.targets().await.unwrap(), []);
 }

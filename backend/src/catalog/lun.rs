@@ -13,7 +13,7 @@ use crate::codec::{DecodeError, Reader, Writer};
 use crate::error::Error;
 
 /// The newest layout of a record.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// The largest number a LUN may have: 14 bits with flat addressing (SAM-5 4.7.7).
 pub const LUN_MAX: u16 = 0x3FFF;
@@ -25,6 +25,8 @@ const WHAT: &str = "LUN";
 pub struct LunRecord {
     /// The name of its image; unique.
     pub name: String,
+    /// The id of its image. `None` in records of the first layout.
+    pub image_id: Option<String>,
     /// The node that serves it.
     pub node: NodeId,
     pub options: LunOptions,
@@ -46,6 +48,7 @@ pub struct LunOptions {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NewLun<'a> {
     pub name: &'a str,
+    pub image_id: &'a str,
     pub node: NodeId,
     pub options: LunOptions,
 }
@@ -58,6 +61,7 @@ impl Catalog {
     pub async fn lun_create(&self, new: NewLun<'_>) -> Result<LunRecord, CatalogError> {
         let lun = LunRecord {
             name: new.name.to_owned(),
+            image_id: Some(new.image_id.to_owned()),
             node: new.node,
             options: new.options,
             created_ms: self.shared.clock.now_ms(),
@@ -118,43 +122,39 @@ impl Catalog {
     /// # Errors
     /// `NoSuch`; `Refused` if a target maps it still, which leaves it as it was.
     pub async fn lun_delete_begin(&self, name: &str) -> Result<LunRecord, CatalogError> {
-        let marked = self
-            .lun_change(name, |lun| {
-                lun.deleting = true;
+        // Who sees the mark stops serving it: one that is mapped is not even to be marked.
+        self.refuse_mapped(name).await?;
+        let mark = |deleting| {
+            self.lun_change(name, move |lun| {
+                lun.deleting = deleting;
                 Ok(())
             })
-            .await?;
-        let targets = self.targets().await?;
-        let holder = targets
-            .iter()
-            .find(|target| target.maps.iter().any(|mapping| mapping.lun_name == name));
-        let Some(holder) = holder else {
-            return Ok(marked);
         };
-        self.lun_change(name, |lun| {
-            lun.deleting = false;
-            Ok(())
-        })
-        .await?;
-        Err(CatalogError::Refused(format!(
-            "the LUN {name:?} is mapped to the target {}; unmap it first",
-            holder.name
-        )))
+        let marked = mark(true).await?;
+        // Whoever maps it does so first and looks for the mark next.
+        if let Err(refused) = self.refuse_mapped(name).await {
+            mark(false).await?;
+            return Err(refused);
+        }
+        Ok(marked)
     }
 
     /// Ends what `lun_delete_begin` began, once the image is gone. Fine if somebody else did.
     ///
     /// # Errors
     /// What the store says.
-    pub async fn lun_delete_end(&self, name: &str) -> Result<(), CatalogError> {
+    pub async fn lun_delete_end(&self, begun: &LunRecord) -> Result<(), CatalogError> {
         for _ in 0..ATTEMPTS_MAX {
-            let Some((lun, record)) = self.shared.lun_read(name).await? else {
+            let Some((lun, record)) = self.shared.lun_read(&begun.name).await? else {
                 return Ok(());
             };
+            if lun.image_id != begun.image_id {
+                return Ok(());
+            }
             if !lun.deleting {
                 return Err(CatalogError::Conflict);
             }
-            let gone = edit(name, Some(record), None);
+            let gone = edit(&begun.name, Some(record), None);
             if self.shared.commit(TableKind::Lun, &[gone]).await? {
                 return Ok(());
             }
@@ -167,6 +167,29 @@ impl Catalog {
     #[must_use]
     pub fn block_changes(&self) -> watch::Receiver<u64> {
         self.shared.block_changes()
+    }
+
+    /// That nobody deletes the LUN.
+    ///
+    /// # Errors
+    /// `NoSuch`, also while it is being deleted.
+    pub(super) async fn lun_stays(&self, name: &str) -> Result<(), CatalogError> {
+        let lun = self.shared.lun_read(name).await?;
+        if lun.is_some_and(|(lun, _)| !lun.deleting) {
+            return Ok(());
+        }
+        Err(no_such(name))
+    }
+
+    async fn refuse_mapped(&self, name: &str) -> Result<(), CatalogError> {
+        let targets = self.targets().await?;
+        let Some(holder) = targets.iter().find(|target| target.maps_lun(name)) else {
+            return Ok(());
+        };
+        Err(CatalogError::Refused(format!(
+            "the LUN {name:?} is mapped to the target {}; unmap it first",
+            holder.name
+        )))
     }
 
     async fn lun_change(
@@ -212,14 +235,16 @@ impl LunRecord {
             .bool(self.options.read_only)
             .bool(self.options.write_cache)
             .u64(self.created_ms)
-            .bool(self.deleting);
+            .bool(self.deleting)
+            .str(self.image_id.as_deref().unwrap_or_default());
         writer.finish()
     }
 
     fn decode(record: &[u8]) -> Result<Self, DecodeError> {
-        let (mut reader, _) = Reader::new(record, VERSION)?;
-        let lun = Self {
+        let (mut reader, version) = Reader::new(record, VERSION)?;
+        let mut lun = Self {
             name: reader.str()?.to_owned(),
+            image_id: None,
             node: NodeId(reader.u64()?),
             options: LunOptions {
                 read_only: reader.bool()?,
@@ -228,12 +253,16 @@ impl LunRecord {
             created_ms: reader.u64()?,
             deleting: reader.bool()?,
         };
+        if version >= 2 {
+            let id = reader.str()?;
+            lun.image_id = (!id.is_empty()).then(|| id.to_owned());
+        }
         reader.finish()?;
         Ok(lun)
     }
 }
 
-pub(super) fn no_such(name: &str) -> CatalogError {
+fn no_such(name: &str) -> CatalogError {
     CatalogError::NoSuch {
         what: WHAT,
         name: name.to_owned(),
@@ -245,5 +274,32 @@ fn edit(name: &str, old: Option<Bytes>, new: Option<Bytes>) -> Edit {
         key: Bytes::copy_from_slice(name.as_bytes()),
         old,
         new,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_of_both_layouts_are_read() {
+        let lun = LunRecord {
+            name: "disk".to_owned(),
+            image_id: Some("1f2e3d".to_owned()),
+            node: NodeId(7),
+            options: LunOptions {
+                read_only: true,
+                write_cache: false,
+            },
+            created_ms: 12,
+            deleting: true,
+        };
+        assert_eq!(LunRecord::decode(&lun.encode()), Ok(lun.clone()));
+        let mut first = Writer::new(1);
+        first.str("disk").u64(7).bool(true).bool(false);
+        first.u64(12).bool(true);
+        let first = LunRecord::decode(&first.finish());
+        let image_id = None;
+        assert_eq!(first, Ok(LunRecord { image_id, ..lun }));
     }
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::error::CatalogError;
 use super::follow::Shared;
 use super::iscsi_name::IscsiName;
-use super::lun::{LUN_MAX, no_such as no_such_lun};
+use super::lun::LUN_MAX;
 use super::root::{Counter, TableKind};
 use super::table::{Edit, corrupt};
 use super::{ATTEMPTS_MAX, Catalog};
@@ -139,6 +139,7 @@ impl Catalog {
                 return Ok(mapping);
             }
             target.check(&mapping)?;
+            self.lun_stays(&mapping.lun_name).await?;
             target.maps.push(mapping.clone());
             target.sort();
             let edit = edit(name, Some(record), Some(target.encode()));
@@ -146,13 +147,12 @@ impl Catalog {
                 continue;
             }
             // Whoever deletes the LUN marks it first and looks for mappings next.
-            let lun = self.shared.lun_read(&mapping.lun_name).await?;
-            if lun.is_some_and(|(lun, _)| !lun.deleting) {
-                return Ok(mapping);
+            let stays = self.lun_stays(&mapping.lun_name).await;
+            if stays.is_err() {
+                self.lun_unmap(name, mapping.lun, mapping.initiator.as_ref())
+                    .await?;
             }
-            self.lun_unmap(name, mapping.lun, mapping.initiator.as_ref())
-                .await?;
-            return Err(no_such_lun(&mapping.lun_name));
+            return stays.map(|()| mapping);
         }
         Err(CatalogError::Conflict)
     }
@@ -192,6 +192,12 @@ impl Catalog {
 }
 
 impl TargetRecord {
+    /// Whether it shows this LUN to anybody.
+    #[must_use]
+    pub fn maps_lun(&self, lun_name: &str) -> bool {
+        self.maps.iter().any(|map| map.lun_name == lun_name)
+    }
+
     fn free_lun(&self, wanted: &Mapping) -> Result<u16, CatalogError> {
         let is_free = |lun: &u16| {
             let at = |mapping: &&Mapping| mapping.lun == *lun;

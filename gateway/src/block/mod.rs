@@ -253,21 +253,22 @@ impl Block {
             ImageSpec::Make(image) => image.name.clone(),
             ImageSpec::Adopt(name) => name.clone(),
         };
-        match &spec.image {
+        let image_id = match &spec.image {
             ImageSpec::Make(image) => {
                 let made = Image::create(&*store, &pools, image).await;
-                made.map_err(|error| name_is_taken(&name, error))?;
+                made.map_err(|error| name_is_taken(&name, error))?.id
             }
-            ImageSpec::Adopt(name) => drop(Image::stat(&*store, &pools, name).await?),
-        }
+            ImageSpec::Adopt(name) => Image::stat(&*store, &pools, name).await?.id,
+        };
         let new = NewLun {
             name: &name,
+            image_id: &image_id,
             node,
             options: spec.options,
         };
         let made = catalog.lun_create(new).await;
         if let (Err(CatalogError::Exists { .. }), ImageSpec::Make(_)) = (&made, &spec.image) {
-            Image::remove(&*store, &pools, &name).await?;
+            Image::remove_id(&*store, &pools, &name, &image_id).await?;
         }
         made?;
         tracing::info!(lun = name, "LUN created");
@@ -313,16 +314,6 @@ impl Block {
     /// `NoSuch`; `Refused` while a target maps it, or the node that serves it does not let go.
     pub(crate) async fn lun_delete(&self, name: &str) -> Result<(), BlockError> {
         let catalog = self.catalog()?;
-        // Marking it is a beginning; one that is mapped is not even to be marked.
-        known(&catalog, name).await?;
-        let targets = catalog.targets().await?;
-        let maps_it = |target: &&TargetRecord| is_mapped(std::slice::from_ref(*target), name);
-        if let Some(target) = targets.iter().find(maps_it) {
-            return Err(BlockError::Refused(format!(
-                "the LUN {name:?} is mapped to the target {}; unmap it first",
-                target.name
-            )));
-        }
         let marked = catalog.lun_delete_begin(name).await;
         // Also when it was refused: who saw the mark may have closed the image.
         self.look_again().await;
@@ -461,11 +452,6 @@ async fn known(catalog: &Catalog, name: &str) -> Result<LunRecord, CatalogError>
     })
 }
 
-fn is_mapped(targets: &[TargetRecord], lun_name: &str) -> bool {
-    let mut maps = targets.iter().flat_map(|target| &target.maps);
-    maps.any(|map| map.lun_name == lun_name)
-}
-
 async fn node_names(catalog: &Catalog) -> Result<BTreeMap<NodeId, Arc<str>>, BlockError> {
     let nodes = catalog.nodes().await?;
     let name = |node: portico_backend::catalog::NodeRecord| (node.id, Arc::from(node.name));
@@ -489,16 +475,20 @@ async fn finish_delete(
     pools: &ImagePools,
     name: &str,
 ) -> Result<(), BlockError> {
-    // Somebody else may have ended it, and made another one of this name.
-    if catalog.lun(name).await?.is_none_or(|lun| !lun.deleting) {
+    let Some(lun) = catalog.lun(name).await?.filter(|lun| lun.deleting) else {
         return Ok(());
-    }
-    match Image::remove(store, pools, name).await {
+    };
+    // Somebody else may end it meanwhile, and make another one of this name.
+    let removed = match &lun.image_id {
+        Some(id) => Image::remove_id(store, pools, name, id).await,
+        None => Image::remove(store, pools, name).await,
+    };
+    match removed {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error.into()),
     }
-    Ok(catalog.lun_delete_end(name).await?)
+    Ok(catalog.lun_delete_end(&lun).await?)
 }
 
 fn name_is_taken(name: &str, error: StoreError) -> BlockError {

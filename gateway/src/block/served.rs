@@ -16,9 +16,7 @@ use portico_iscsi::scsi::{Unit, UnitOptions, WriteCache};
 use tokio::time::Instant;
 
 use super::access::{Secrets, Views, portals};
-use super::{
-    Block, BlockError, Serving, Shared, cut, finish_delete, image_pools, is_mapped, own_node,
-};
+use super::{Block, BlockError, Serving, Shared, cut, finish_delete, image_pools, own_node};
 use crate::assemble::Engine;
 
 /// Pause before what failed is tried again.
@@ -369,7 +367,7 @@ impl Records {
 
     /// One that is mapped is not: whoever marked it takes that back.
     fn is_going(&self, lun: &LunRecord) -> bool {
-        lun.deleting && !is_mapped(&self.targets, &lun.name)
+        lun.deleting && !self.targets.iter().any(|target| target.maps_lun(&lun.name))
     }
 }
 
