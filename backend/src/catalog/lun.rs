@@ -105,13 +105,13 @@ impl Catalog {
     pub async fn lun_set_options(
         &self,
         name: &str,
-        options: LunOptions,
+        set: impl Fn(&mut LunOptions),
     ) -> Result<LunRecord, CatalogError> {
         self.lun_change(name, |lun| {
             if lun.deleting {
                 return Err(no_such(name));
             }
-            lun.options = options;
+            set(&mut lun.options);
             Ok(())
         })
         .await

@@ -51,9 +51,27 @@ pub(super) async fn change(
     Body(change): Body<api::LunChange>,
 ) -> Result<Json<api::Lun>, ApiError> {
     let block = &context.block;
-    let changed = block
-        .lun_resize(&name, change.size_bytes, change.shrink)
-        .await?;
+    let api::LunChange {
+        size_bytes,
+        shrink,
+        read_only,
+        write_cache,
+    } = change;
+    let changed = match (size_bytes, read_only, write_cache) {
+        (Some(size_bytes), None, None) => block.lun_resize(&name, size_bytes, shrink).await?,
+        (None, Some(_), _) | (None, _, Some(_)) if !shrink => {
+            let set = |options: &mut LunOptions| {
+                options.read_only = read_only.unwrap_or(options.read_only);
+                options.write_cache = write_cache.unwrap_or(options.write_cache);
+            };
+            block.lun_set_options(&name, set).await?
+        }
+        _ => {
+            return Err(ApiError::invalid(
+                "give size_bytes and perhaps shrink, or read_only or write_cache or both",
+            ));
+        }
+    };
     Ok(Json(document(changed)))
 }
 

@@ -433,6 +433,15 @@ async fn a_lun_is_made_mapped_resized_and_deleted() {
         (200, &json!(MIB))
     );
 
+    let options = json!({"write_cache": true});
+    let (status, changed) = admin.ask("PATCH", "/v1/luns/disk", options).await;
+    assert_eq!((status, &changed["write_cache"]), (200, &json!(true)));
+    assert_eq!(changed["read_only"], false);
+    for unclear in [json!({}), json!({"size_bytes": MIB, "read_only": true})] {
+        let refused = admin.ask("PATCH", "/v1/luns/disk", unclear).await;
+        assert_eq!(refused.0, 400, "{refused:?}");
+    }
+
     let map = format!("{maps}/1");
     assert_eq!(admin.ask("DELETE", &map, Value::Null).await.0, 204);
     assert_eq!(

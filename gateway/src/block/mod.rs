@@ -276,6 +276,25 @@ impl Block {
         self.lun(&name).await
     }
 
+    /// Changes how a LUN is served, wherever that is.
+    ///
+    /// # Errors
+    /// `NoSuch`.
+    pub(crate) async fn lun_set_options(
+        &self,
+        name: &str,
+        set: impl Fn(&mut LunOptions),
+    ) -> Result<LunState, BlockError> {
+        let set = self.catalog()?.lun_set_options(name, set).await?;
+        let LunOptions {
+            read_only,
+            write_cache,
+        } = set.options;
+        tracing::info!(lun = name, read_only, write_cache, "LUN is served so");
+        self.look_again().await;
+        self.lun(name).await
+    }
+
     /// Changes the size of a LUN's image, wherever it is served.
     ///
     /// # Errors

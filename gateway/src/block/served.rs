@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portico_backend::catalog::{Catalog, LunRecord, NodeId, TargetRecord};
-use portico_backend::error::chain;
+use portico_backend::catalog::{Catalog, LunOptions, LunRecord, NodeId, TargetRecord};
+use portico_backend::error::{Error as StoreError, chain};
 use portico_backend::gate::Gate;
 use portico_backend::image::Image;
 use portico_backend::object::ObjectStore;
@@ -238,12 +238,15 @@ impl Served {
         self.session.as_ref().map(|one| Arc::clone(&one.store))
     }
 
-    /// Opens images that are to be served and are not.
+    /// Opens images that are to be served and are not; those that are get their options.
     async fn open(&mut self, store: &Arc<dyn ObjectStore>, shared: &Shared, records: &Records) {
         let pools = image_pools(&shared.parts.pools);
         let mut failures = BTreeMap::new();
         for lun in records.wanted() {
-            if self.units.contains_key(&lun.name) {
+            if let Some(unit) = self.units.get(&lun.name) {
+                if let Err(error) = offer_as(unit, lun.options).await {
+                    failures.insert(lun.name.clone(), chain(&error));
+                }
                 continue;
             }
             match Image::open(Arc::clone(store), &pools, &lun.name).await {
@@ -371,13 +374,22 @@ impl Records {
     }
 }
 
+async fn offer_as(unit: &Unit, options: LunOptions) -> Result<(), StoreError> {
+    unit.set_write_protected(options.read_only);
+    unit.set_write_cache(write_cache(options)).await
+}
+
 fn unit_options(lun: &LunRecord) -> UnitOptions {
     UnitOptions {
         is_write_protected: lun.options.read_only,
-        write_cache: match lun.options.write_cache {
-            true => WriteCache::On,
-            false => WriteCache::Off,
-        },
+        write_cache: write_cache(lun.options),
         ..UnitOptions::default()
+    }
+}
+
+fn write_cache(options: LunOptions) -> WriteCache {
+    match options.write_cache {
+        true => WriteCache::On,
+        false => WriteCache::Off,
     }
 }

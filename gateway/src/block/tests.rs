@@ -11,6 +11,7 @@ use portico_backend::memory::{MemoryCluster, MemoryOptions};
 use portico_backend::object::{ObjectId, ObjectName, Payload, WriteOp, WriteStep};
 use portico_backend::tenure::{Lasts, Tenure, TenureControl, tenures, watched};
 use portico_backend::volumes::Volumes;
+use portico_iscsi::scsi::WriteCache;
 use portico_iscsi::serve::ServiceParts;
 use portico_iscsi::target::Targets;
 use portico_iscsi::wire::request::TaskFunction;
@@ -28,6 +29,7 @@ const BLOCK_BYTES: u32 = 512;
 
 const LUNS_CHANGED: [u8; 3] = [0x6, 0x3f, 0x0e];
 const CAPACITY_CHANGED: [u8; 3] = [0x6, 0x2a, 0x09];
+const MODE_CHANGED: [u8; 3] = [0x6, 0x2a, 0x01];
 const POWER_ON: [u8; 3] = [0x6, 0x29, 0x00];
 /// LOGICAL UNIT NOT SUPPORTED.
 const NO_UNIT: [u8; 3] = [0x5, 0x25, 0x00];
@@ -408,6 +410,39 @@ async fn a_session_is_told_that_its_disk_has_another_size() {
     node.block.lun_resize("disk", 8 * MIB, true).await.unwrap();
     assert_eq!(host.attentions(1).await, [CAPACITY_CHANGED]);
     node.close().await;
+}
+
+/// Through the other node too: all that know the disk are told.
+#[tokio::test(start_paused = true)]
+async fn a_disk_is_served_otherwise_while_it_is_used() {
+    let bed = Bed::new();
+    let (one, two) = (bed.node("one").await, bed.node("two").await);
+    one.make_disk().await;
+    let mut host = one.log_in(1).await;
+    let set = |read_only: bool, write_cache: bool| {
+        two.block.lun_set_options("disk", move |options| {
+            *options = LunOptions {
+                read_only,
+                write_cache,
+            };
+        })
+    };
+    set(true, false).await.unwrap();
+    sleep(TOLD_TIMEOUT).await;
+    assert_eq!(host.attentions(1).await, [MODE_CHANGED]);
+    assert_eq!(host.write(1, 0xa1).await, Answer::Check([0x7, 0x27, 0]));
+    let shown = set(false, true).await.unwrap();
+    assert!(shown.record.options.write_cache && !shown.record.options.read_only);
+    sleep(TOLD_TIMEOUT).await;
+    assert_eq!(host.attentions(1).await, [MODE_CHANGED]);
+    assert_eq!(host.write(1, 0xa1).await, Answer::Good(vec![]));
+    let units = one.block.units();
+    assert_eq!(units[0].1.options().write_cache, WriteCache::On);
+    drop(units);
+    let missing = two.block.lun_set_options("disc", |_| ()).await;
+    assert!(matches!(missing, Err(BlockError::Catalog(_))));
+    one.close().await;
+    two.close().await;
 }
 
 /// Over a store that takes its time, as a cluster does: all others act between any two steps.

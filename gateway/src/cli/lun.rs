@@ -43,6 +43,8 @@ enum Command {
         #[command(flatten)]
         portico: Target,
     },
+    /// Change how a disk is served, also while it is used
+    Set(Set),
     /// Delete a disk that no target shows, with all its data
     Delete {
         name: String,
@@ -111,6 +113,20 @@ struct Create {
     portico: Target,
 }
 
+#[derive(Args, Debug)]
+struct Set {
+    name: String,
+    /// Let nobody write it
+    #[arg(long, value_name = "BOOL", required_unless_present = "write_cache")]
+    read_only: Option<bool>,
+    /// Answer writes before they are on stable storage; when it is switched off, all that was
+    /// answered is made stable
+    #[arg(long, value_name = "BOOL")]
+    write_cache: Option<bool>,
+    #[command(flatten)]
+    portico: Target,
+}
+
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     block_on(async {
         match &arguments.command {
@@ -123,6 +139,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 shrink,
                 portico,
             } => resize(name, *size, *shrink, portico).await,
+            Command::Set(arguments) => set(arguments).await,
             Command::Delete { name, portico } => delete(&path(name), portico).await,
             Command::Map {
                 name,
@@ -197,8 +214,25 @@ async fn resize(
     shrink: bool,
     portico: &Target,
 ) -> Result<(), Failure> {
-    let change = api::LunChange { size_bytes, shrink };
-    let answer = Client::new(portico)?.patch(&path(name), &change).await?;
+    let change = api::LunChange {
+        size_bytes: Some(size_bytes),
+        shrink,
+        ..api::LunChange::default()
+    };
+    patch(name, &change, portico).await
+}
+
+async fn set(arguments: &Set) -> Result<(), Failure> {
+    let change = api::LunChange {
+        read_only: arguments.read_only,
+        write_cache: arguments.write_cache,
+        ..api::LunChange::default()
+    };
+    patch(&arguments.name, &change, &arguments.portico).await
+}
+
+async fn patch(name: &str, change: &api::LunChange, portico: &Target) -> Result<(), Failure> {
+    let answer = Client::new(portico)?.patch(&path(name), change).await?;
     print_lun(&answer.parse()?, portico)
 }
 

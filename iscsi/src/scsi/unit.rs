@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use portico_backend::error::Error;
 use portico_backend::image::Image;
 use portico_backend::object::Durability;
 
@@ -40,7 +41,6 @@ pub enum WriteCache {
 #[derive(Debug)]
 pub struct Unit {
     image: Image,
-    options: UnitOptions,
     block_bytes: u32,
     state: Mutex<State>,
     pub(super) sanitize: Sanitize,
@@ -53,6 +53,7 @@ pub struct Unit {
 
 #[derive(Debug)]
 struct State {
+    options: UnitOptions,
     nexuses: Nexuses,
     /// Who holds the unit by RESERVE(6).
     reserved_by: Option<NexusId>,
@@ -80,11 +81,11 @@ impl Unit {
         let mode = Mode::new(options.write_cache == WriteCache::On);
         Self {
             image,
-            options,
             block_bytes,
             is_cached: AtomicBool::new(mode.write_cache),
             has_descriptor_sense: AtomicBool::new(mode.descriptor_sense),
             state: Mutex::new(State {
+                options,
                 nexuses: Nexuses::default(),
                 reserved_by: None,
                 mode,
@@ -101,8 +102,42 @@ impl Unit {
     }
 
     #[must_use]
-    pub fn options(&self) -> &UnitOptions {
-        &self.options
+    pub fn options(&self) -> UnitOptions {
+        self.state().options
+    }
+
+    /// Nobody writes from now on, or whom MODE SELECT lets; everybody is told (SPC-5 6.14).
+    pub fn set_write_protected(&self, is_write_protected: bool) {
+        let mut state = self.state();
+        if state.options.is_write_protected != is_write_protected {
+            state.options.is_write_protected = is_write_protected;
+            state.nexuses.raise(Attention::ModeParametersChanged, None);
+        }
+    }
+
+    /// As if made with it: WCE is what it says, and everybody is told. When a cache was switched
+    /// off, what it held is stable on return.
+    ///
+    /// # Errors
+    /// Those of [`Image::flush`]: the cache is off, and what it held may not be stable.
+    pub async fn set_write_cache(&self, write_cache: WriteCache) -> Result<(), Error> {
+        {
+            let mut state = self.state();
+            if state.options.write_cache == write_cache {
+                return Ok(());
+            }
+            state.options.write_cache = write_cache;
+            state.nexuses.raise(Attention::ModeParametersChanged, None);
+            let mode = Mode {
+                write_cache: write_cache == WriteCache::On,
+                ..state.mode
+            };
+            self.publish(&mut state, mode);
+        }
+        match write_cache {
+            WriteCache::On => Ok(()),
+            WriteCache::Off => self.image.flush().await,
+        }
     }
 
     #[must_use]
@@ -140,7 +175,7 @@ impl Unit {
         state.reserved_by = None;
         self.sanitize.reset();
         state.nexuses.raise(Attention::UnitReset, None);
-        let mode = Mode::new(self.options.write_cache == WriteCache::On);
+        let mode = Mode::new(state.options.write_cache == WriteCache::On);
         self.publish(&mut state, mode);
     }
 
@@ -180,15 +215,16 @@ impl Unit {
             state.nexuses.clear(nexus, attention);
             return Err(attention.sense().into());
         }
-        let is_protected = state.mode.software_write_protect;
+        let is_protected = state.options.is_write_protected;
+        let is_protected_by_software = state.mode.software_write_protect;
         drop(state);
         if !row.while_sanitizing {
             self.sanitize.admit(row)?;
         }
-        if row.writes && self.options.is_write_protected {
+        if row.writes && is_protected {
             return Err(Sense::new(SenseKey::DataProtect, Code::WRITE_PROTECTED).into());
         }
-        if row.writes && is_protected {
+        if row.writes && is_protected_by_software {
             let code = Code::SOFTWARE_WRITE_PROTECTED;
             return Err(Sense::new(SenseKey::DataProtect, code).into());
         }

@@ -65,13 +65,19 @@ pub(crate) struct NewLun {
     pub(crate) existing: bool,
 }
 
-#[derive(Clone, Debug, Deserialize, Serialize)]
+/// Another size, or other options.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LunChange {
-    pub(crate) size_bytes: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) size_bytes: Option<u64>,
     /// What lies behind a smaller size may go.
     #[serde(default)]
     pub(crate) shrink: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) read_only: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) write_cache: Option<bool>,
 }
 
 /// A LUN as an initiator, or any, sees it at a target.

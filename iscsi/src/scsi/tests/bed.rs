@@ -22,6 +22,9 @@ pub(super) struct Bed {
     pub(super) nexus: NexusId,
 }
 
+/// TEST UNIT READY.
+pub(super) const READY: [u8; 6] = [0; 6];
+
 pub(super) fn pools() -> ImagePools {
     ImagePools {
         data: Pool::new("data", ""),

@@ -7,7 +7,6 @@ use super::bed::*;
 use crate::scsi::command::Status;
 use crate::scsi::{Attention, LunMap, UnitOptions};
 
-const READY: [u8; 6] = [0; 6];
 const INQUIRY: [u8; 6] = [0x12, 0, 0, 0, 96, 0];
 const RESERVE: [u8; 6] = [0x16, 0, 0, 0, 0, 0];
 const RELEASE: [u8; 6] = [0x17, 0, 0, 0, 0, 0];

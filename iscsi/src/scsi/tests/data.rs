@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::bed::*;
 use crate::scsi::command::Status;
 use crate::scsi::{LunMap, UnitOptions, WriteCache};
@@ -304,23 +306,49 @@ async fn software_write_protect_is_set_and_told_to_others() {
     assert_eq!(outcome.status, Status::Good);
 }
 
-#[tokio::test]
-async fn the_cache_is_switched_only_where_that_is_allowed() {
-    let list = |cache: u8| [&[0, 0, 0, 0, 8, 18, cache][..], &[0; 17]].concat();
-    let bed = bed().await;
-    assert_eq!(bed.check(&select(24), &list(4)).await, INVALID_LIST);
-    bed.good(&select(24), &list(0)).await;
-    let bed = bed_with(new_image("one"), cache()).await;
-    bed.write(0, &pattern(1, 1)).await;
-    bed.good(&select(24), &list(0)).await;
-    // What was in the cache is stable, and what comes next.
-    bed.write(1, &pattern(1, 2)).await;
+/// What the image `one` holds from its beginning on.
+async fn after_a_crash(bed: &Bed, blocks: u64) -> Bytes {
     bed.cluster.crash();
     let store = bed.cluster.session("after");
     let image = Image::open(store, &pools(), "one").await.unwrap();
-    let data = image.read(0, 1_024).await.unwrap();
-    let expected = [pattern(1, 1), pattern(1, 2)].concat();
-    assert_eq!(data.to_bytes(), expected);
+    image.read(0, blocks * 512).await.unwrap().to_bytes()
+}
+
+/// A list with the caching page, WCE as given.
+fn with_cache(cache: u8) -> Vec<u8> {
+    [&[0, 0, 0, 0, 8, 18, cache][..], &[0; 17]].concat()
+}
+
+#[tokio::test]
+async fn what_the_unit_is_offered_as_changes_while_it_is_used() {
+    let bed = bed_with(new_image("one"), cache()).await;
+    let changed = (6, 0x2a, 1);
+    bed.unit().set_write_protected(true);
+    assert_eq!(bed.check(&READY, b"").await, changed);
+    let write = cdb_10(0x2a, 0, 0, 1);
+    assert_eq!(bed.check(&write, &pattern(1, 1)).await, (7, 0x27, 0));
+    assert_eq!(bed.data(&[0x1a, 8, 0x0a, 0, 255, 0]).await[2], 0x90);
+    bed.unit().set_write_protected(false);
+    bed.unit().set_write_protected(false);
+    assert_eq!(bed.check(&READY, b"").await, changed);
+    bed.write(0, &pattern(1, 1)).await;
+    bed.unit().set_write_cache(WriteCache::Off).await.unwrap();
+    assert_eq!(bed.check(&READY, b"").await, changed);
+    assert_eq!(bed.data(&[0x1a, 8, 8, 0, 255, 0]).await[4..7], [8, 18, 0]);
+    assert_eq!(bed.check(&select(24), &with_cache(4)).await, INVALID_LIST);
+    assert_eq!(after_a_crash(&bed, 1).await, pattern(1, 1));
+}
+
+#[tokio::test]
+async fn the_cache_is_switched_only_where_that_is_allowed() {
+    let bed = bed().await;
+    assert_eq!(bed.check(&select(24), &with_cache(4)).await, INVALID_LIST);
+    bed.good(&select(24), &with_cache(0)).await;
+    let bed = bed_with(new_image("one"), cache()).await;
+    bed.write(0, &pattern(1, 1)).await;
+    bed.good(&select(24), &with_cache(0)).await;
+    // What was in the cache is stable.
+    assert_eq!(after_a_crash(&bed, 1).await, pattern(1, 1));
 }
 
 #[tokio::test]
