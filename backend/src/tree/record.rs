@@ -14,8 +14,14 @@ pub const TARGET_BYTES_MAX: usize = 4_096;
 /// Bytes of a node's extended attributes together, names and values.
 pub const XATTR_BYTES_MAX: usize = 4_096;
 
-/// Bytes of a file: what an offset of signed 64 bits addresses.
-pub const FILE_BYTES_MAX: u64 = (1 << 63) - 1;
+/// Bytes of a file: 16 TiB, as ext4 has them. What is removed is looked for up to here.
+pub const FILE_BYTES_MAX: u64 = 1 << 44;
+
+/// Names of one node that is no directory, as ext4 has them.
+pub const LINKS_MAX: u32 = 65_000;
+
+/// Objects that the entries of one directory lie in: a thousand million entries and more.
+pub const SHARDS_MAX: u32 = 1 << 16;
 
 /// Permission bits with set-user-ID, set-group-ID and sticky bit.
 pub const MODE_MASK: u16 = 0o7777;
@@ -66,7 +72,7 @@ pub struct Inode {
     pub link_count: u32,
     pub uid: u32,
     pub gid: u32,
-    /// Bytes; `FILE_BYTES_MAX` at most.
+    /// Bytes; `FILE_BYTES_MAX` at most. Of a directory: its entries. Of a link: those of its target.
     pub size: u64,
     /// Bytes that are allocated for data.
     pub used_bytes: u64,
@@ -85,6 +91,8 @@ pub struct Inode {
     pub generation: u32,
     /// Of a directory: the one that it lies in, itself for the root. Else 0.
     pub parent: u64,
+    /// Of a directory: how many objects its entries lie in, 1 to `SHARDS_MAX`. Else 0.
+    pub shard_count: u32,
     /// Of a symbolic link: 1 to `TARGET_BYTES_MAX` bytes. Else empty.
     pub target: Bytes,
     /// Of a file made by an exclusive create: what its maker gave (RFC 1813, section 3.3.8).
@@ -180,6 +188,7 @@ impl Inode {
             change_counter: 0,
             generation: 0,
             parent: 0,
+            shard_count: u32::from(kind == Kind::Directory),
             target: Bytes::new(),
             create_verifier: None,
             xattrs: Vec::new(),
@@ -210,6 +219,7 @@ impl Inode {
             .u64(self.change_counter)
             .u32(self.generation)
             .u64(self.parent)
+            .u32(self.shard_count)
             .bytes(&self.target)
             .bool(self.create_verifier.is_some())
             .raw(self.create_verifier.as_ref().map_or(&[][..], |it| it))
@@ -241,6 +251,7 @@ impl Inode {
             change_counter: reader.u64()?,
             generation: reader.u32()?,
             parent: reader.u64()?,
+            shard_count: reader.u32()?,
             target: bounded(&mut reader, TARGET_BYTES_MAX, "a link's target")?,
             create_verifier: read_verifier(&mut reader)?,
             xattrs: read_xattrs(&mut reader)?,
@@ -269,6 +280,8 @@ impl Inode {
             (is_link != self.target.is_empty(), "a link's target"),
             (self.target.len() <= TARGET_BYTES_MAX, "a link's target"),
             (is_directory == (self.parent != 0), "a parent"),
+            (is_directory == (self.shard_count != 0), "a count of shards"),
+            (self.shard_count <= SHARDS_MAX, "a count of shards"),
             (xattr_bytes <= XATTR_BYTES_MAX, "extended attributes"),
             (self.xattrs.iter().all(names), "an attribute's name"),
             (
@@ -445,8 +458,9 @@ mod tests {
             name: "n".into(),
             value: vec![0; length].into(),
         };
-        let broken: [fn(&mut Inode); 6] = [
+        let broken: [fn(&mut Inode); 7] = [
             |node| node.mode = 0o10000,
+            |node| node.shard_count = 1,
             |node| node.size = FILE_BYTES_MAX + 1,
             |node| node.dirty_end = FILE_BYTES_MAX + 1,
             |node| node.parent = 1,
