@@ -115,6 +115,25 @@ impl Layout {
         full_sets * u64::from(self.stripe_count) + rest_units.min(u64::from(self.stripe_count))
     }
 
+    /// The least number of an object that may hold a byte behind `size`.
+    #[must_use]
+    pub fn first_touched(&self, size: u64) -> u64 {
+        let count = u64::from(self.stripe_count);
+        size / (u64::from(self.object_size) * count) * count
+    }
+
+    /// Bytes of an object that belong to a volume of `size` bytes. They are its first ones.
+    #[must_use]
+    pub fn kept_bytes(&self, object_number: u64, size: u64) -> u64 {
+        let (unit, count) = (u64::from(self.stripe_unit), u64::from(self.stripe_count));
+        let object_size = u64::from(self.object_size);
+        let (set, column) = (object_number / count, object_number % count);
+        let in_set = size.saturating_sub(set * count * object_size);
+        let rows = in_set / (unit * count);
+        let in_row = (in_set % (unit * count)).saturating_sub(column * unit);
+        (rows * unit + in_row.min(unit)).min(object_size)
+    }
+
     fn locate(&self, at: u64) -> (u64, u64) {
         let (unit, count) = (u64::from(self.stripe_unit), u64::from(self.stripe_count));
         let stripes_per_object = u64::from(self.object_size) / unit;
@@ -190,5 +209,27 @@ mod tests {
         assert_eq!(Layout::new(0, 1, 4_096), Err(LayoutError::StripeUnit));
         assert_eq!(Layout::new(4_096, 0, 4_096), Err(LayoutError::StripeCount));
         assert_eq!(Layout::new(4_096, 1, 1_024), Err(LayoutError::ObjectSize));
+    }
+
+    #[test]
+    fn what_is_kept_is_what_the_layout_maps() {
+        for (unit, count, object_size) in [(4_096, 1, 4_096), (4_096, 3, 16_384), (8_192, 2, 8_192)]
+        {
+            let layout = Layout::new(unit, count, object_size).unwrap();
+            for size in [0, 1, 4_096, 4_097, 12_288, 40_000, 49_152, 49_153, 100_000] {
+                for number in 0..12 {
+                    let mapped: u64 = layout
+                        .map(0, size)
+                        .filter(|piece| piece.object_number == number)
+                        .map(|piece| piece.length)
+                        .sum();
+                    assert_eq!(
+                        layout.kept_bytes(number, size),
+                        mapped,
+                        "{number} at {size}"
+                    );
+                }
+            }
+        }
     }
 }

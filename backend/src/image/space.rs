@@ -6,7 +6,6 @@ use super::Image;
 use super::create::remove_object;
 use super::handle::{Shared, all};
 use super::odd_answer;
-use super::trim::{first_touched, kept_bytes};
 use crate::error::{Error, ErrorKind};
 use crate::object::{Durability, ReadOp, ReadResult, ReadStep, WriteOp, WriteStep};
 use crate::stripe::{Layout, Piece};
@@ -80,10 +79,10 @@ struct Part {
 
 /// The parts of `start..end`, by object.
 fn parts_of(layout: Layout, start: u64, end: u64) -> impl Iterator<Item = Part> {
-    let numbers = first_touched(&layout, start)..layout.object_count(end);
+    let numbers = layout.first_touched(start)..layout.object_count(end);
     let part = move |object_number| Part {
         object_number,
-        range: kept_bytes(&layout, object_number, start)..kept_bytes(&layout, object_number, end),
+        range: layout.kept_bytes(object_number, start)..layout.kept_bytes(object_number, end),
     };
     numbers.map(part).filter(|part| !part.range.is_empty())
 }

@@ -33,7 +33,7 @@ impl Extent<'_> {
         if size >= end {
             return Ok(());
         }
-        let first = first_touched(&self.layout, size);
+        let first = self.layout.first_touched(size);
         let count = self.layout.object_count(end);
         let usage = self.store.usage(self.pool).await?;
         if count.saturating_sub(first) <= usage.object_count.saturating_add(AT_ONCE as u64) {
@@ -63,7 +63,7 @@ impl Extent<'_> {
     async fn cut(&self, number: u64, size: u64) -> Result<(), Error> {
         let name = ObjectName::numbered(&self.prefix, number);
         let object = ObjectId::new(self.pool, name);
-        let keep = kept_bytes(&self.layout, number, size);
+        let keep = self.layout.kept_bytes(number, size);
         if keep == 0 {
             return remove_object(self.store, &object).await;
         }
@@ -76,51 +76,6 @@ impl Extent<'_> {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
-        }
-    }
-}
-
-/// The least number of an object that may hold a byte behind `size`.
-pub(super) fn first_touched(layout: &Layout, size: u64) -> u64 {
-    let count = u64::from(layout.stripe_count());
-    size / (u64::from(layout.object_size()) * count) * count
-}
-
-/// Bytes of an object that belong to a volume of `size` bytes. They are its first ones.
-pub(super) fn kept_bytes(layout: &Layout, number: u64, size: u64) -> u64 {
-    let unit = u64::from(layout.stripe_unit());
-    let count = u64::from(layout.stripe_count());
-    let object_size = u64::from(layout.object_size());
-    let (set, column) = (number / count, number % count);
-    let in_set = size.saturating_sub(set * count * object_size);
-    let rows = in_set / (unit * count);
-    let in_row = (in_set % (unit * count)).saturating_sub(column * unit);
-    (rows * unit + in_row.min(unit)).min(object_size)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_kept_is_what_the_layout_maps() {
-        for (unit, count, object_size) in [(4_096, 1, 4_096), (4_096, 3, 16_384), (8_192, 2, 8_192)]
-        {
-            let layout = Layout::new(unit, count, object_size).unwrap();
-            for size in [0, 1, 4_096, 4_097, 12_288, 40_000, 49_152, 49_153, 100_000] {
-                for number in 0..12 {
-                    let mapped: u64 = layout
-                        .map(0, size)
-                        .filter(|piece| piece.object_number == number)
-                        .map(|piece| piece.length)
-                        .sum();
-                    assert_eq!(
-                        kept_bytes(&layout, number, size),
-                        mapped,
-                        "{number} at {size}"
-                    );
-                }
-            }
         }
     }
 }

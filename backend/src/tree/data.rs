@@ -142,38 +142,25 @@ impl Shared {
         self.write_each(ops).await
     }
 
-    /// Makes the bytes `from..to` of a file zeros, and gives their space back.
-    pub(super) async fn zero_data(
+    /// Takes away what lies behind `size` of a file whose data ends at `end` at most. All of it
+    /// reads as zeros then, and takes no space.
+    pub(super) async fn cut_data(
         &self,
         inode: u64,
-        from: u64,
-        to: u64,
+        size: u64,
+        end: u64,
     ) -> Result<(), (Error, bool)> {
         let prefix = self.place.data_prefix(inode);
-        let length = to.saturating_sub(from);
-        let object_size = u64::from(self.header.layout.object_size());
-        let ops = self.header.layout.map(from, length).map(|piece| {
-            let step = if piece.length == object_size {
-                WriteStep::Remove
-            } else {
-                WriteStep::Zero {
-                    offset: piece.object_offset,
-                    length: piece.length,
-                }
+        let layout = self.header.layout;
+        let touched = layout.first_touched(size)..layout.object_count(end);
+        let ops = touched.filter_map(|number| {
+            let step = match layout.kept_bytes(number, size) {
+                0 => WriteStep::Remove,
+                kept if kept == u64::from(layout.object_size()) => return None,
+                size => WriteStep::Truncate { size },
             };
-            let object = self.place.data(&prefix, piece.object_number);
-            (object, WriteOp::new([step]))
-        });
-        self.write_each(ops).await
-    }
-
-    /// Removes the objects of a file whose data ends at `end` at most.
-    pub(super) async fn remove_data(&self, inode: u64, end: u64) -> Result<(), (Error, bool)> {
-        let prefix = self.place.data_prefix(inode);
-        let count = self.header.layout.object_count(end);
-        let ops = (0..count).map(|number| {
             let object = self.place.data(&prefix, number);
-            (object, WriteOp::new([WriteStep::Remove]))
+            Some((object, WriteOp::new([step])))
         });
         self.write_each(ops).await
     }

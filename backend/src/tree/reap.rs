@@ -129,7 +129,7 @@ impl Shared {
             }
             return Ok(());
         }
-        let removed = self.remove_data(number, node.dirty_end).await;
+        let removed = self.cut_data(number, 0, node.dirty_end).await;
         removed.map_err(|(error, _)| error)
     }
 
@@ -176,7 +176,7 @@ impl Shared {
         if locks.is_clean(number) {
             return Ok(());
         }
-        match self.zero_data(number, node.size, node.dirty_end).await {
+        match self.cut_data(number, node.size, node.dirty_end).await {
             Ok(()) => {
                 locks.set_clean(number, true);
                 Ok(())

@@ -198,3 +198,28 @@ impl Overlay {
         self.clean_rows_max = Some(clean_rows_max);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was read before a change is older than what the store holds after it.
+    #[test]
+    fn a_row_that_was_changed_while_it_was_read_is_read_again() {
+        let mut overlay = Overlay::default();
+        overlay.keep_at_most(0);
+        let row = Row::Orphan(7);
+        let ticket = overlay.load_begin(row);
+        overlay.change(1, row, Some(Value::Orphan));
+        for change in overlay.changes(1) {
+            overlay.applied(change);
+        }
+        assert!(overlay.get(row).is_none(), "it is not kept");
+        overlay.keep_at_most(10);
+        overlay.load_end(row, ticket, None);
+        assert!(overlay.get(row).is_none(), "what was read is older");
+        let ticket = overlay.load_begin(row);
+        overlay.load_end(row, ticket, Some(Value::Orphan));
+        assert_eq!(overlay.get(row), Some((Some(&Value::Orphan), 0)));
+    }
+}

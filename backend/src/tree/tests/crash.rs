@@ -1,7 +1,7 @@
 //! The store's session ends at every call in turn, during recovery too.
 
 use super::model::{self, Handles, Model, Op};
-use super::{TREE, compare, made, open, pools};
+use super::{TREE, compare, made, nothing_is_left_over, open, pools};
 use crate::claim::Claim;
 use crate::faulty::{End, Faulty, FaultyOptions};
 use crate::memory::{MemoryCluster, MemoryOptions};
@@ -74,7 +74,9 @@ async fn recover(cluster: &MemoryCluster, seed: u64, known: &Acknowledged) {
         let faulty = Faulty::new(cluster.session("again"), options(seed + end, Some(end)));
         let opened = open(faulty.clone()).await;
         let is_done = opened.is_ok() && !faulty.has_ended();
-        if let Ok((tree, _)) = opened {
+        if let Ok((tree, _)) = opened
+            && !is_done
+        {
             tree.settle().await.ok();
         }
         cluster.crash();
@@ -86,6 +88,7 @@ async fn recover(cluster: &MemoryCluster, seed: u64, known: &Acknowledged) {
     let (tree, _) = open(cluster.session("last")).await.unwrap();
     let mut random = Generator::new(seed);
     let mut found = model::settled(&tree, known.model.clone(), known.under_way.as_ref()).await;
+    model::thin(&tree, &mut found).await;
     tree.settle().await.unwrap();
     drop(tree);
     let (tree, _) = open(cluster.session("twice")).await.unwrap();
@@ -96,6 +99,7 @@ async fn recover(cluster: &MemoryCluster, seed: u64, known: &Acknowledged) {
     if let Err(problem) = compare(&tree, &found, &mut random).await {
         panic!("seed {seed}: grown: {problem}");
     }
+    nothing_is_left_over(cluster, &tree, &found).await;
 }
 
 /// Fences all who opened the tree so far. Each opening looks at those before that did not get so

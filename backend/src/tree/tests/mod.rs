@@ -3,8 +3,9 @@
 mod crash;
 mod model;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use self::model::{Handles, Id, Model, ROOT};
 use super::access::Credentials;
@@ -13,7 +14,7 @@ use super::verb::Listed;
 use super::{Caller, Handle, KeptReply, NewTree, Tree, TreeOptions, TreePools};
 use crate::error::Error;
 use crate::memory::{MemoryCluster, MemoryOptions};
-use crate::object::{ObjectStore, Pool};
+use crate::object::{ListCursor, ObjectStore, Pool};
 use crate::random::Generator;
 use crate::stripe::Layout;
 
@@ -154,6 +155,36 @@ async fn compare_node(tree: &Tree, model: &Model, id: Id, handle: Handle) -> Res
     Ok(())
 }
 
+/// Objects of files and directories are those of nodes that are there, once all is removed.
+async fn nothing_is_left_over(cluster: &MemoryCluster, tree: &Tree, model: &Model) {
+    let handles = compare(tree, model, &mut Generator::new(1)).await.unwrap();
+    tree.settle().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    tree.settle().await.unwrap();
+    let numbers = |is_meant: fn(&model::Node) -> bool| -> BTreeSet<String> {
+        let meant = handles.iter().filter(|(id, _)| is_meant(&model.nodes[id]));
+        meant
+            .map(|(_, handle)| format!("{:016x}", handle.inode))
+            .collect()
+    };
+    let files = numbers(|node| node.kind == Kind::File);
+    let directories = numbers(|node| node.is_directory());
+    let store = cluster.session("list");
+    for (pool, kind, known) in [
+        (pools().data, "data", files),
+        (pools().meta, "directory", directories),
+    ] {
+        let listed = store.list(&pool, ListCursor::start(), 10_000).await;
+        for name in listed.unwrap().names {
+            let name = name.to_string();
+            let parts: Vec<&str> = name.split('.').collect();
+            if parts[1] == kind {
+                assert!(known.contains(parts[3]), "{name} is of no node");
+            }
+        }
+    }
+}
+
 fn expect(holds: bool, what: &str, of: &dyn std::fmt::Debug) -> Result<(), String> {
     if holds {
         return Ok(());
@@ -195,5 +226,6 @@ async fn random_calls_do_what_the_model_does() {
                 panic!("seed {seed}, call {count}: {op:?}: {problem}\n{model:#?}")
             });
         }
+        nothing_is_left_over(&cluster, &tree, &model).await;
     }
 }

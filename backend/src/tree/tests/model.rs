@@ -434,14 +434,37 @@ pub(super) async fn settled(tree: &Tree, model: Model, under_way: Option<&Op>) -
     after
 }
 
-/// Makes every file larger: what was never acknowledged must not come to light.
+/// Removes some names of every directory, before what was done last is applied.
+pub(super) async fn thin(tree: &Tree, model: &mut Model) {
+    let root = Handles::from([(ROOT, tree.root().await.unwrap())]);
+    let handles = follow(tree, model, &root).await.unwrap();
+    let directories = model.nodes.iter().filter(|(_, node)| node.is_directory());
+    let names = directories.map(|(id, node)| (*id, node.names.keys().cloned().collect()));
+    for (at, names) in names.collect::<Vec<(Id, Vec<_>)>>() {
+        for name in names.into_iter().step_by(2) {
+            let op = Op::Remove(at, name);
+            let mut after = model.clone();
+            if after.apply(&op).is_ok() {
+                apply(tree, &handles, &op).await.unwrap();
+                *model = after;
+            }
+        }
+    }
+}
+
+/// Makes every file larger, by its size or by a write behind it: what was never acknowledged must
+/// not come to light.
 pub(super) async fn grow(tree: &Tree, model: &mut Model) {
     let root = Handles::from([(ROOT, tree.root().await.unwrap())]);
     let handles = follow(tree, model, &root).await.unwrap();
     for id in handles.keys() {
         let node = model.node(*id);
         if node.kind == Kind::File {
-            let op = Op::Truncate(*id, node.bytes.len() as u64 + 30_000);
+            let size = node.bytes.len() as u64;
+            let op = match id % 2 {
+                0 => Op::Truncate(*id, size + 30_000),
+                _ => Op::Write(*id, size + 29_000, 1_000, 7),
+            };
             model.apply(&op).unwrap();
             apply(tree, &handles, &op).await.unwrap();
         }
