@@ -60,8 +60,9 @@ pub const LOGIN_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long an initiator may be silent before it is asked whether it lives.
 pub const NOP_INTERVAL: Duration = Duration::from_secs(15);
 
-/// How long it may be silent altogether.
-pub const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// How long it may be silent altogether. A program that has its initiator inside, as those over
+/// libiscsi, may sleep for a minute without a look at its connection, and lives all the same.
+pub const SILENCE_MAX: Duration = Duration::from_secs(75);
 
 /// How long a task may wait for data that it asked for: what it reserved is missing elsewhere.
 pub const DATA_OUT_TIMEOUT: Duration = Duration::from_secs(60);
