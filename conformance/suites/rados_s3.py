@@ -47,6 +47,9 @@ def main() -> int:
 
 def contract(report: Report, cluster: Cluster) -> None:
     report.run("the contract of engines", lambda: rust(cluster, "rados"))
+    # A full pool is not healthy, and `freeze` ends with a cluster that is.
+    report.run("its full pool is full no more",
+               lambda: cluster.ceph("osd", "pool", "set-quota", "portico-contract-full", "max_bytes", "0"))
 
 
 def image(report: Report, cluster: Cluster) -> None:
