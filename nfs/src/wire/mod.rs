@@ -12,7 +12,7 @@ pub mod program;
 pub mod record;
 pub mod rpc;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod xdr;
 
 use std::fmt;

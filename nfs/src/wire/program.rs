@@ -27,7 +27,7 @@ pub struct Row {
 pub enum Again {
     /// Nothing: it is answered anew.
     Harmless,
-    /// Nothing, unless another call came between. Its reply is kept while its connection lives.
+    /// Nothing, unless another call came between: while it runs it is not begun again.
     Reorders,
     /// It fails, or does more. Its reply is kept, also across a crash.
     Changes,

@@ -78,6 +78,25 @@ impl Deframer {
         }
     }
 
+    /// Bytes that the record which is being read may have in the end: more than it has if it comes in
+    /// fragments. `None` before its first mark.
+    #[must_use]
+    pub fn record_bytes_max(&self) -> Option<usize> {
+        let max = || usize::try_from(self.record_bytes_max).expect("32 bits fit");
+        match self
+            .buffer
+            .first_chunk()
+            .map(|mark| u32::from_be_bytes(*mark))
+        {
+            Some(mark) if mark >> 31 == 1 => {
+                let length = usize::try_from(mark & 0x7fff_ffff).expect("31 bits fit");
+                Some((self.gathered.len() + length).min(max()))
+            }
+            Some(_) => Some(max()),
+            None => (self.fragments > 0).then(max),
+        }
+    }
+
     fn check(&self, is_last: bool, length: u32) -> Result<usize, WireError> {
         let length = usize::try_from(length).expect("31 bits fit");
         let max = self.record_bytes_max;
