@@ -19,10 +19,32 @@ use crate::object::{ObjectId, OmapPage, ReadOp, ReadResult, ReadStep, WriteOp, W
 /// Rows copied at once: a row has 2.3 KiB at most.
 const PAGE: u32 = 256;
 
+/// Steps after which no further split begins. One takes some hundreds.
+const STEPS_MAX: u16 = u16::MAX / 2;
+
+/// The marks of splits between two rounds, each greater than those before: a shard that was split
+/// off may be split again.
+struct Marks {
+    barrier: u64,
+    step: u16,
+}
+
+impl Marks {
+    fn new(barrier: u64) -> Self {
+        Self { barrier, step: 0 }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.step += 1;
+        mark(self.barrier, self.step)
+    }
+}
+
 impl Shared {
     /// Splits the shards of a directory until they are small enough.
     pub(super) async fn split(&self, directory: u64) -> Result<(), Error> {
-        loop {
+        let mut marks = Marks::new(self.state().applied_up_to());
+        while marks.step < STEPS_MAX {
             let Some(node) = self.directory(directory).await? else {
                 return Ok(());
             };
@@ -31,18 +53,25 @@ impl Shared {
             if node.size <= entries_max || node.shard_count >= SHARDS_MAX {
                 return Ok(());
             }
-            match self.split_once(directory, node.shard_count).await {
+            let split = self.split_once(directory, node.shard_count, &mut marks);
+            match split.await {
                 Ok(()) => {}
                 // Larger shards are slower, no more than that.
                 Err(error) if error.kind() == ErrorKind::NoSpace => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
+        // The rest follows the next change of the directory.
+        Ok(())
     }
 
-    async fn split_once(&self, directory: u64, shard_count: u32) -> Result<(), Error> {
+    async fn split_once(
+        &self,
+        directory: u64,
+        shard_count: u32,
+        marks: &mut Marks,
+    ) -> Result<(), Error> {
         let (start, middle, end) = next_split(shard_count);
-        let barrier = self.state().applied_up_to();
         let old = self.place.shard(directory, start);
         let new = self.place.shard(directory, middle);
         let (middle, end) = (number_key(middle), number_key(end));
@@ -51,10 +80,9 @@ impl Shared {
             end: number_key(HASH_END),
         };
         let clean = WriteOp::new([WriteStep::Create, remove_from(number_key(0))]);
-        self.write_applied(&new, clean, mark(barrier, 1), false)
-            .await?;
+        self.write_applied(&new, clean, marks.next(), false).await?;
         let mut at = middle.clone();
-        for step in 2.. {
+        loop {
             let page = self.scan(&old, at, end.clone()).await?;
             let Some((last, _)) = page.entries.last() else {
                 break;
@@ -62,8 +90,7 @@ impl Shared {
             at = [&last[..], &[0]].concat().into();
             let entries = page.entries;
             let copy = WriteOp::new([WriteStep::OmapSet { entries }]);
-            self.write_applied(&new, copy, mark(barrier, step), false)
-                .await?;
+            self.write_applied(&new, copy, marks.next(), false).await?;
             if !page.more {
                 break;
             }
@@ -71,8 +98,7 @@ impl Shared {
         if self.count_shard(directory, shard_count).await? {
             // Perhaps a split before could not take its upper half away.
             let halve = WriteOp::new([WriteStep::Create, remove_from(middle)]);
-            self.write_applied(&old, halve, mark(barrier, 1), true)
-                .await?;
+            self.write_applied(&old, halve, marks.next(), true).await?;
         }
         Ok(())
     }
