@@ -34,7 +34,7 @@ impl Shared {
                     self.reap_due.notified().await;
                 }
             }
-            if self.state().check_served().is_err() {
+            if self.state().is_ending() {
                 return;
             }
         }
@@ -202,14 +202,18 @@ impl Shared {
         self.call(
             |view| {
                 view.removes();
-                let mut used_bytes = 0;
+                let (mut count, mut used_bytes) = (0, 0);
                 for number in &numbers {
-                    used_bytes += view.inode(*number)?.map_or(0, |node| node.used_bytes);
+                    // Two may have removed the same objects.
+                    if let Some(node) = view.inode(*number)? {
+                        count += 1;
+                        used_bytes += node.used_bytes;
+                    }
                     view.set_inode(*number, None);
                     view.set_orphan(*number, false);
                 }
                 view.charge(used_bytes, 0)?;
-                view.uncount(numbers.len() as u64)
+                view.uncount(count)
             },
             None,
         )

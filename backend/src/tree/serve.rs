@@ -45,6 +45,7 @@ pub struct NewTree {
 pub struct Tree {
     pub(super) shared: Arc<Shared>,
     pub(super) data_locks: Arc<DataLocks>,
+    /// The one that logs comes first: the others may need it to end.
     tasks: std::sync::Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -208,6 +209,14 @@ impl Tree {
     /// What the store says; the tree is closed all the same.
     pub async fn close(&self) -> Result<(), Error> {
         let shared = &self.shared;
+        shared.state().is_closing = true;
+        shared.wake_all();
+        let mut tasks = self.take_tasks().into_iter();
+        let logging = tasks.next();
+        for task in tasks {
+            // It ends after its round, and leaves nothing on its way.
+            task.await.ok();
+        }
         let settled = self.settle().await;
         let trimmed = match settled {
             Ok(()) => shared.trim_all().await,
@@ -216,10 +225,9 @@ impl Tree {
         shared
             .state()
             .stop(ErrorKind::Unavailable, "the tree is closed");
-        for task in self.take_tasks() {
-            task.abort();
-            // It ended, whether by the abort or before.
-            task.await.ok();
+        shared.wake_all();
+        if let Some(logging) = logging {
+            logging.await.ok();
         }
         trimmed?;
         shared.store.flush().await?;

@@ -101,6 +101,11 @@ impl Shared {
         };
         tracing::warn!(tree = %self.place.header(), %error, "tree is served no more");
         self.state().stop(kind, &error.to_string());
+        self.wake_all();
+    }
+
+    /// All tasks look whether they should go on, and so does who waits for one of them.
+    pub(super) fn wake_all(&self) {
         for wakes in [&self.staged, &self.logged, &self.apply_due, &self.reap_due] {
             wakes.notify_one();
         }
@@ -131,6 +136,17 @@ impl Shared {
     }
 
     pub(super) async fn read(&self, object: &ObjectId, op: ReadOp) -> Result<ReadOutput, Error> {
+        let answer = self.read_in_the_end(object, op).await;
+        if let Err(error) = &answer
+            && error.kind() == ErrorKind::Fenced
+        {
+            // What is known here is known no more.
+            self.stop(error);
+        }
+        answer
+    }
+
+    async fn read_in_the_end(&self, object: &ObjectId, op: ReadOp) -> Result<ReadOutput, Error> {
         if let Some(answer) = self.store.try_read_cached(object, &op) {
             return answer;
         }

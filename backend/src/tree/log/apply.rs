@@ -37,7 +37,7 @@ impl Shared {
             let wait = Duration::from_millis(self.options.apply_ms);
             // Both ways are fine: enough came together, or enough time went by.
             drop(tokio::time::timeout(wait, self.apply_due.notified()).await);
-            if self.state().check_served().is_err() {
+            if self.state().is_ending() {
                 return;
             }
             match self.apply_round().await {

@@ -43,6 +43,8 @@ pub(in crate::tree) struct State {
     /// The store refused a record for want of space: each goes alone, so that what removes may
     /// draw on what the store keeps back.
     pub(in crate::tree) is_full: bool,
+    /// Nothing is applied and removed any more but by who closes the tree.
+    pub(in crate::tree) is_closing: bool,
     stopped: Option<(ErrorKind, String)>,
 }
 
@@ -87,6 +89,7 @@ impl State {
             trimmed,
             waiters: Vec::new(),
             is_full: false,
+            is_closing: false,
             stopped: None,
         };
         let mut replies = Vec::new();
@@ -210,6 +213,11 @@ impl State {
             None => Ok(()),
             Some((kind, reason)) => Err(Error::new(*kind, format!("tree: {reason}"))),
         }
+    }
+
+    /// Whether what goes on in the background ends.
+    pub(in crate::tree) fn is_ending(&self) -> bool {
+        self.is_closing || self.stopped.is_some()
     }
 
     /// The sequence number of the last change, logged or not.

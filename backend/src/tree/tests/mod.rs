@@ -1,7 +1,9 @@
 //! Trees against a model, with and without faults.
 
 mod crash;
+mod full;
 mod model;
+mod takeover;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
