@@ -12,13 +12,14 @@ use tokio::time::Instant;
 use crate::error::{Error, ErrorKind};
 use crate::object::{Durability, ObjectId, Version, WriteOp};
 
+use super::answer::{Answer, Told};
 use super::change::{Change, Ground, may_fit_a_full_store};
 use super::core::{Core, Frozen};
 use super::log::{Delta, Log};
 use super::media::FileName;
 use super::memtable::{Memtable, View};
 use super::options::PlantedBug;
-use super::queue::{Answer, Batch, Control, Job, PreparedBlocks, What};
+use super::queue::{Batch, Control, Job, PreparedBlocks, Receipt, What};
 use super::record::parse_key;
 
 /// The thread's own state.
@@ -175,9 +176,11 @@ impl Committer {
                 } else {
                     core.poison.set(&error);
                 }
+                let mut told = Told::default();
                 for done in work.done {
-                    answer_with(done.answer, Err(copy_error(&error)));
+                    done.answer.give(Err(copy_error(&error)), &mut told);
                 }
+                told.tell();
                 work.starved
             }
         }
@@ -191,7 +194,7 @@ impl Committer {
             .and_then(|()| core.poison.check())
             .and_then(|()| in_time(job.deadline));
         if let Err(error) = allowed {
-            return answer_with(job.answer, Err(error));
+            return refuse(job.answer, error);
         }
         let ground = Ground {
             blocks: &core.blocks,
@@ -204,7 +207,7 @@ impl Committer {
         let version = (self.open_counter << VERSION_BITS) + self.changes;
         let mut change = match Change::begin(ground, &job.keys) {
             Ok(change) => change,
-            Err(error) => return answer_with(job.answer, Err(error)),
+            Err(error) => return refuse(job.answer, error),
         };
         let result = match &job.what {
             What::Write { op, prepared } => {
@@ -218,7 +221,7 @@ impl Committer {
             if error.kind() == ErrorKind::NoSpace && !job.retried {
                 work.starved.push(job);
             } else {
-                answer_with(job.answer, Err(error));
+                refuse(job.answer, error);
             }
             return;
         }
@@ -346,12 +349,15 @@ impl Committer {
             core.blocks.release(work.freed.drain(..));
         }
         self.freed.append(&mut work.freed);
+        let mut told = Told::default();
+        let elapsed = began.elapsed();
         for done in work.done.drain(..) {
             core.stats.writes.add(1);
-            answer_with(done.answer, Ok(done.version));
+            core.stats.service_time.record(elapsed);
+            done.answer.give(Ok(done.version), &mut told);
             drop(done.job);
-            core.stats.service_time.record(began.elapsed());
         }
+        told.tell();
     }
 
     /// Starts a checkpoint when the generation is large; waits for the one before only if this
@@ -493,8 +499,15 @@ fn run_write(
 }
 
 /// An answer that nobody waits for any more is nobody's loss.
-fn answer_with<T>(answer: Answer<T>, result: Result<T, Error>) {
+fn answer_with<T>(answer: Receipt<T>, result: Result<T, Error>) {
     drop(answer.send(result));
+}
+
+/// Answers one that is not part of the batch.
+fn refuse(answer: Answer<Version>, error: Error) {
+    let mut told = Told::default();
+    answer.give(Err(error), &mut told);
+    told.tell();
 }
 
 fn taken_by(prepared: &PreparedBlocks) -> Vec<u64> {

@@ -8,6 +8,7 @@
 //! `checkpoint` to `base`. A read goes `session` -> `read` -> `memtable`, `base`, `blocks`.
 
 mod allocator;
+mod answer;
 mod base;
 mod blocks;
 mod buffers;

@@ -13,13 +13,15 @@ use crate::budget::Permit;
 use crate::error::{Error, ErrorKind};
 use crate::object::{ObjectId, Priority, SessionId, Version, WriteOp};
 
+use super::answer::Answer;
 use super::blocks::Blocks;
 use super::core::Core;
 use super::extent::PreparedSteps;
 use super::lock::LockChange;
 use super::record::ObjectKeys;
 
-pub(super) type Answer<T> = oneshot::Sender<Result<T, Error>>;
+/// The answer to a request that is no job.
+pub(super) type Receipt<T> = oneshot::Sender<Result<T, Error>>;
 
 /// A change of one object on its way.
 #[derive(Debug)]
@@ -80,13 +82,13 @@ impl Drop for PreparedBlocks {
 #[derive(Debug)]
 pub(super) enum Control {
     /// Everything published before is stable when it is answered.
-    Flush(Answer<()>),
+    Flush(Receipt<()>),
     /// No change of the session is published after the answer.
-    Fence(SessionId, Answer<()>),
+    Fence(SessionId, Receipt<()>),
     /// No change that was being made is unpublished after the answer.
-    Barrier(Answer<()>),
+    Barrier(Receipt<()>),
     /// Moves all records to the base, so that freed space can be used again.
-    Checkpoint(Answer<()>),
+    Checkpoint(Receipt<()>),
     /// The same, and the committer ends.
     Close(mpsc::SyncSender<Result<u64, Error>>),
 }
@@ -109,10 +111,33 @@ struct State {
     /// By `Priority`, the most pressing first.
     classes: [VecDeque<Job>; 4],
     controls: Vec<Control>,
+    committer: Attention,
     /// Nothing is taken in any more.
     closed: bool,
     /// Nothing is worked off any more.
     stopped: bool,
+}
+
+/// What the committer does now.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Attention {
+    /// It works, and looks at the queue before it waits.
+    #[default]
+    Busy,
+    Waits,
+    /// It waits, and somebody is about to call it.
+    IsCalled,
+}
+
+/// Whoever holds it has to call the committer, which dropping it does.
+#[derive(Debug)]
+#[must_use = "dropped at once it calls the committer for the first of several jobs"]
+pub(super) struct Call(Arc<Core>);
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.0.queue.filled.notify_one();
+    }
 }
 
 impl Queue {
@@ -120,8 +145,10 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn push(&self, job: Job) -> Result<(), Error> {
-        let mut state = self.state();
+    /// Takes a job in. The first one for a committer that waits gives the duty to call it; jobs that
+    /// come before the call share its batch.
+    pub(super) fn push(core: &Arc<Core>, job: Job) -> Result<Option<Call>, Error> {
+        let mut state = core.queue.state();
         if state.closed {
             return Err(closed());
         }
@@ -132,8 +159,11 @@ impl Queue {
             Priority::Background => 3,
         };
         state.classes[class].push_back(job);
-        self.filled.notify_one();
-        Ok(())
+        let is_first = state.committer == Attention::Waits;
+        if is_first {
+            state.committer = Attention::IsCalled;
+        }
+        Ok(is_first.then(|| Call(Arc::clone(core))))
     }
 
     pub(super) fn control(&self, control: Control) -> Result<(), Error> {
@@ -182,17 +212,21 @@ impl Queue {
                 return Some(batch);
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return Some(batch);
+            }
+            state.committer = Attention::Waits;
             state = match left {
                 None => self
                     .filled
                     .wait(state)
                     .unwrap_or_else(PoisonError::into_inner),
-                Some(Duration::ZERO) => return Some(batch),
                 Some(left) => {
                     let waited = self.filled.wait_timeout(state, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
+            state.committer = Attention::Busy;
         }
     }
 }

@@ -17,11 +17,12 @@ use crate::object::{
 };
 
 use super::LocalStore;
+use super::answer::answer;
 use super::core::{Core, LIMITS};
 use super::extent::{Miss, Prepared, whole_blocks};
 use super::lock::LockChange;
 use super::media::serves_tasks;
-use super::queue::{Answer, Control, Job, PreparedBlocks, What};
+use super::queue::{Call, Control, Job, PreparedBlocks, Queue, Receipt, What};
 use super::read;
 use super::record::{BLOCK_BYTES, BLOCK_BYTES_U64, ObjectKeys};
 
@@ -70,7 +71,7 @@ impl LocalSession {
         answered.map_err(|_| Error::new(ErrorKind::Unavailable, "reading"))?
     }
 
-    async fn control(&self, make: impl FnOnce(Answer<()>) -> Control) -> Result<(), Error> {
+    async fn control(&self, make: impl FnOnce(Receipt<()>) -> Control) -> Result<(), Error> {
         let (answer, answered) = oneshot::channel();
         self.core().queue.control(make(answer))?;
         answered.await.map_err(|_| ended())?
@@ -92,8 +93,8 @@ impl LocalSession {
         core.stats.held_back_time.record(began.elapsed());
         let take = core.in_flight.take(permit_bytes.max(1));
         let permit = in_time(deadline, take).await?;
-        let (answer, answered) = oneshot::channel();
-        self.core().queue.push(Job {
+        let (answer, answered) = answer();
+        let job = Job {
             session: self.id.clone(),
             object: object.clone(),
             keys: ObjectKeys::new(object),
@@ -104,8 +105,11 @@ impl LocalSession {
             answer,
             permit: Some(permit),
             retried: false,
-        })?;
-        in_time(deadline, answered).await?.map_err(|_| ended())?
+        };
+        if let Some(call) = Queue::push(self.core(), job)? {
+            call_later(call);
+        }
+        in_time(deadline, answered).await?
     }
 
     async fn write_op(&self, object: &ObjectId, op: WriteOp) -> Result<Version, Error> {
@@ -455,6 +459,14 @@ async fn in_time<T>(
         Some(deadline) => timeout_at(deadline, future)
             .await
             .map_err(|_| Error::new(ErrorKind::Unavailable, "answering in time")),
+    }
+}
+
+/// Calls the committer when the task that runs now is done with its turn: until then it may bring
+/// more jobs, which would find the committer at work on the first one alone.
+fn call_later(call: Call) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        drop(runtime.spawn(async move { drop(call) }));
     }
 }
 
