@@ -48,6 +48,12 @@ impl Writer {
         Self::default()
     }
 
+    /// Goes on behind what `bytes` holds.
+    #[must_use]
+    pub fn after(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
     pub fn u8(&mut self, value: u8) -> &mut Self {
         self.0.push(value);
         self
@@ -108,6 +114,11 @@ impl Writer {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    #[must_use]
+    pub fn into_vec(self) -> Vec<u8> {
+        self.0
     }
 
     #[must_use]

@@ -1,6 +1,5 @@
 //! The data file: blocks of 4 KiB, never overwritten in place while anybody can see them.
 
-use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +11,7 @@ use crate::error::Error;
 
 use super::allocator::{Allocator, ReadToken, full};
 use super::buffers::Buffers;
+use super::cache::{BlockCache, CACHED_RUN_BLOCKS_MAX};
 use super::failure::{Poison, corrupt, io_error};
 use super::media::{FileName, Medium, read_anywhere};
 use super::options::{LocalOptions, LocalStats, PlantedBug};
@@ -23,8 +23,7 @@ pub(super) struct Blocks {
     allocator: Mutex<Allocator>,
     cache: BlockCache,
     buffers: Arc<Buffers>,
-    /// Whether large data was written that no sync has covered. Small data lies in the log until a
-    /// checkpoint, so it does not count.
+    /// Whether large data was written that no sync has covered.
     dirty: AtomicBool,
     /// One sync at a time: the kernel tells only one of two callers that a write was lost.
     sync: Mutex<()>,
@@ -152,15 +151,53 @@ impl Blocks {
         self.allocator().release_after(token, blocks);
     }
 
-    /// Writes whole blocks to newly taken space.
-    ///
-    /// `small`: the log carries the contents too, so no sync is owed, and they are worth caching.
-    pub(super) fn write(
-        &self,
-        data: &[u8],
-        small: bool,
-        stats: &LocalStats,
-    ) -> Result<Vec<BlockRef>, Error> {
+    /// Takes space for whole blocks that the log carries, and keeps them in memory until `store`.
+    pub(super) fn keep(&self, contents: &[Bytes]) -> Result<Vec<BlockRef>, Error> {
+        let runs = self.allocate(contents.len() as u64)?;
+        let blocks = runs.iter().flat_map(|(start, count)| *start..start + count);
+        let kept = blocks.zip(contents).map(|(block, content)| {
+            self.cache.pin(block, content.clone());
+            let sum = crc32c(content);
+            BlockRef { block, sum }
+        });
+        Ok(kept.collect())
+    }
+
+    /// Writes blocks that were kept in memory to the data file. `sync` is still owed.
+    pub(super) fn store(&self, mut blocks: Vec<u64>, stats: &LocalStats) -> Result<(), Error> {
+        blocks.sort_unstable();
+        let mut bytes = Vec::with_capacity(STORE_BYTES.min(blocks.len() * BLOCK_BYTES));
+        let mut rest = blocks.as_slice();
+        while let Some(first) = rest.first() {
+            bytes.clear();
+            let mut count = 0;
+            for (block, wanted) in rest.iter().zip(*first..).take(STORE_BYTES / BLOCK_BYTES) {
+                let Some(content) = self.cache.pinned(*block).filter(|_| *block == wanted) else {
+                    break;
+                };
+                bytes.extend_from_slice(&content);
+                count += 1;
+            }
+            if count == 0 {
+                // It was given back meanwhile: no record names it.
+                rest = &rest[1..];
+                continue;
+            }
+            self.medium
+                .write_at(FileName::Data, first * BLOCK_BYTES_U64, &bytes)
+                .map_err(|e| io_error("writing the data file", e))?;
+            stats.data_bytes_written.add(bytes.len() as u64);
+            let (stored, later) = rest.split_at(count);
+            for block in stored {
+                self.cache.unpin(*block);
+            }
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Writes whole blocks to newly taken space. A sync is owed.
+    pub(super) fn write(&self, data: &[u8], stats: &LocalStats) -> Result<Vec<BlockRef>, Error> {
         assert!(data.len().is_multiple_of(BLOCK_BYTES), "whole blocks");
         let runs = self.allocate((data.len() / BLOCK_BYTES) as u64)?;
         let mut refs = Vec::with_capacity(data.len() / BLOCK_BYTES);
@@ -182,14 +219,9 @@ impl Blocks {
                     block,
                     sum: crc32c(content),
                 });
-                if small {
-                    self.cache.insert(block, Bytes::copy_from_slice(content));
-                }
             }
         }
-        if !small {
-            self.dirty.store(true, Ordering::SeqCst);
-        }
+        self.dirty.store(true, Ordering::SeqCst);
         stats.data_bytes_written.add(data.len() as u64);
         Ok(refs)
     }
@@ -248,12 +280,22 @@ impl Blocks {
             return Ok(Some(found));
         }
         let first = run.first().map_or(0, |first| first.block);
+        // Before the file is read: what is no longer in memory afterwards was written before.
+        let pinned = self.pinned_of(run);
         let read = self.read_file(first, run.len() * BLOCK_BYTES, cached_only);
         let read =
             read.map_err(|e| io_error(format!("reading block {first} of the data file"), e))?;
-        let Some(bytes) = read else {
+        let Some(mut bytes) = read else {
             return Ok(None);
         };
+        if !pinned.is_empty() {
+            let mut mixed = BytesMut::from(bytes);
+            for (index, content) in pinned {
+                let at = index * BLOCK_BYTES;
+                mixed[at..at + BLOCK_BYTES].copy_from_slice(&content);
+            }
+            bytes = mixed.freeze();
+        }
         stats.data_bytes_read.add(bytes.len() as u64);
         for (content, expected) in bytes.chunks_exact(BLOCK_BYTES).zip(run) {
             if crc32c(content) != expected.sum
@@ -266,14 +308,29 @@ impl Blocks {
                 )));
             }
         }
-        if run.len() <= CACHED_RUN_BLOCKS_MAX {
-            for (index, expected) in run.iter().enumerate() {
-                let content = &bytes[index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES];
-                self.cache
-                    .insert(expected.block, Bytes::copy_from_slice(content));
+        match run {
+            [one] => self.cache.insert(one.block, bytes.clone()),
+            several if several.len() <= CACHED_RUN_BLOCKS_MAX => {
+                for (content, block) in bytes.chunks_exact(BLOCK_BYTES).zip(several) {
+                    let content = Bytes::copy_from_slice(content);
+                    self.cache.insert(block.block, content);
+                }
             }
+            _ => {}
         }
         Ok(Some(bytes))
+    }
+
+    /// Blocks of a run that only memory has, by their place in it.
+    fn pinned_of(&self, run: &[BlockRef]) -> Vec<(usize, Bytes)> {
+        if !self.cache.has_pinned() {
+            return Vec::new();
+        }
+        let pinned = |(index, block): (usize, &BlockRef)| {
+            let content = self.cache.pinned(block.block)?;
+            Some((index, content))
+        };
+        run.iter().enumerate().filter_map(pinned).collect()
     }
 }
 
@@ -301,84 +358,7 @@ impl Blocks {
     }
 }
 
-/// Blocks in memory, by number, in shards. First in, first out, with a second chance.
-#[derive(Debug)]
-struct BlockCache {
-    shards: Vec<Mutex<Shard>>,
-    blocks_max: usize,
-}
-
-#[derive(Debug, Default)]
-struct Shard {
-    blocks: HashMap<u64, (Bytes, bool)>,
-    order: VecDeque<u64>,
-}
-
-impl BlockCache {
-    fn new(bytes: u64) -> Self {
-        let blocks = bytes / BLOCK_BYTES_U64 / SHARDS;
-        Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            blocks_max: usize::try_from(blocks).unwrap_or(usize::MAX).max(1),
-        }
-    }
-
-    fn shard(&self, block: u64) -> MutexGuard<'_, Shard> {
-        let index = usize::try_from(block % SHARDS).expect("few shards");
-        self.shards[index]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn insert(&self, block: u64, content: Bytes) {
-        let mut shard = self.shard(block);
-        if shard.blocks.insert(block, (content, false)).is_none() {
-            shard.order.push_back(block);
-        }
-        while shard.blocks.len() > self.blocks_max || shard.order.len() > 2 * self.blocks_max {
-            let Some(oldest) = shard.order.pop_front() else {
-                break;
-            };
-            match shard.blocks.get_mut(&oldest) {
-                Some((_, used)) if *used => {
-                    *used = false;
-                    shard.order.push_back(oldest);
-                }
-                Some(_) => {
-                    shard.blocks.remove(&oldest);
-                }
-                None => {}
-            }
-        }
-    }
-
-    fn remove(&self, block: u64) {
-        self.shard(block).blocks.remove(&block);
-    }
-
-    fn run(&self, run: &[BlockRef]) -> Option<Bytes> {
-        let piece = |block: &BlockRef| {
-            let mut shard = self.shard(block.block);
-            let (content, used) = shard.blocks.get_mut(&block.block)?;
-            *used = true;
-            Some(content.clone())
-        };
-        match run {
-            [one] => piece(one),
-            several if several.len() <= CACHED_RUN_BLOCKS_MAX => {
-                let mut bytes = BytesMut::with_capacity(several.len() * BLOCK_BYTES);
-                for block in several {
-                    bytes.extend_from_slice(&piece(block)?);
-                }
-                Some(bytes.freeze())
-            }
-            _ => None,
-        }
-    }
-}
-
-const SHARDS: u64 = 16;
-/// Longer runs are streams: caching them would only push out what is read again.
-const CACHED_RUN_BLOCKS_MAX: usize = 16;
+/// Bytes of one write of blocks that come from memory.
+const STORE_BYTES: usize = 1024 * 1024;
 const GROWTH_BLOCKS_MIN: u64 = 64;
 const GROWTH_BLOCKS_MAX: u64 = 16 * 1024;

@@ -4,7 +4,7 @@
 //! its blocks back and leaves no trace.
 
 use bytes::Bytes;
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::error::{Error, ErrorKind};
 use crate::limits::OBJECT_BYTES_MAX;
@@ -294,6 +294,9 @@ impl<'a> Change<'a> {
         let end = offset + data.len() as u64;
         let first = offset / BLOCK_BYTES_U64;
         let last = (end - 1) / BLOCK_BYTES_U64;
+        if offset.is_multiple_of(BLOCK_BYTES_U64) && end.is_multiple_of(BLOCK_BYTES_U64) {
+            return self.put_blocks(first, data.to_vec(), small);
+        }
         let mut content = vec![0; index((last - first + 1) * BLOCK_BYTES_U64)];
         let covers_first = offset.is_multiple_of(BLOCK_BYTES_U64)
             && (first < last || end.is_multiple_of(BLOCK_BYTES_U64));
@@ -309,19 +312,22 @@ impl<'a> Change<'a> {
         }
         let at = index(offset - first * BLOCK_BYTES_U64);
         content[at..at + data.len()].copy_from_slice(data);
-        let refs = self
-            .ground
-            .blocks
-            .write(&content, small, self.ground.stats)?;
+        self.put_blocks(first, content, small)
+    }
+
+    /// Whole blocks from `first` on into new ones.
+    fn put_blocks(&mut self, first: u64, content: Vec<u8>, small: bool) -> Result<(), Error> {
+        let blocks = self.ground.blocks;
+        let refs = if small {
+            let contents = pieces(content);
+            let refs = blocks.keep(&contents)?;
+            let kept = refs.iter().map(|block| block.block).zip(contents);
+            self.inline.extend(kept);
+            refs
+        } else {
+            blocks.write(&content, self.ground.stats)?
+        };
         self.taken.extend(refs.iter().map(|block| block.block));
-        if small {
-            let content = Bytes::from(content);
-            for (number, block) in refs.iter().enumerate() {
-                let from = number * BLOCK_BYTES;
-                let piece = content.slice(from..from + BLOCK_BYTES);
-                self.inline.push((block.block, piece));
-            }
-        }
         let refs: Vec<_> = refs.into_iter().map(Some).collect();
         self.set_refs(first, &refs)
     }
@@ -506,6 +512,15 @@ impl<'a> Change<'a> {
         header.size = header.size.max(offset + length);
         Ok(())
     }
+}
+
+/// Each block by itself: what stays in memory of one must not keep the others.
+fn pieces(content: Vec<u8>) -> SmallVec<[Bytes; 1]> {
+    if content.len() == BLOCK_BYTES {
+        return smallvec![content.into()];
+    }
+    let pieces = content.chunks_exact(BLOCK_BYTES);
+    pieces.map(Bytes::copy_from_slice).collect()
 }
 
 /// Whether a guard holds; `header` is that of the object, if it exists.

@@ -44,7 +44,8 @@ impl Drop for EndsCheckpoint<'_> {
 fn checkpoint(core: &Core, frozen: Frozen) -> Result<(), Error> {
     let began = Instant::now();
     core.poison.check()?;
-    // Small data of these records is in the log alone until now.
+    // Small data of these records is in memory and in the log alone until now.
+    core.blocks.store(frozen.kept, &core.stats)?;
     if core.options.planted_bug != Some(PlantedBug::CheckpointDataSyncSkipped) {
         core.blocks.sync(&core.poison, &core.stats)?;
     }

@@ -15,7 +15,7 @@ use crate::object::{Durability, ObjectId, Version, WriteOp};
 use super::answer::{Answer, Told};
 use super::change::{Change, Ground, may_fit_a_full_store};
 use super::core::{Core, Frozen};
-use super::log::{Delta, Log};
+use super::log::{Delta, Log, record_bytes};
 use super::media::FileName;
 use super::memtable::{Memtable, View};
 use super::options::PlantedBug;
@@ -33,6 +33,8 @@ pub(super) struct Committer {
     changes: u64,
     /// Blocks that records of the active generation no longer name.
     freed: Vec<u64>,
+    /// Blocks of records of the active generation that only memory and the log have.
+    kept: Vec<u64>,
     /// Since when the store may be quiet; `None` while there is nothing to give back.
     watch: Option<QuietWatch>,
 }
@@ -49,6 +51,8 @@ struct QuietWatch {
 struct Work {
     delta: Delta,
     inline: Vec<(u64, Bytes)>,
+    /// The blocks of that.
+    kept: Vec<u64>,
     freed: Vec<u64>,
     taken: Vec<u64>,
     /// Who is answered when the record is stable.
@@ -86,6 +90,7 @@ impl Committer {
             open_counter,
             changes: 0,
             freed: Vec::new(),
+            kept: Vec::new(),
             watch: None,
         }
     }
@@ -228,6 +233,8 @@ impl Committer {
         let (existed, exists) = (change.existed, change.header.is_some());
         work.freed.append(&mut change.freed);
         work.taken.append(&mut change.taken);
+        work.kept
+            .extend(change.inline.iter().map(|(block, _)| *block));
         work.inline.append(&mut change.inline);
         work.demand += change.demand();
         let delta = std::mem::take(&mut change.delta);
@@ -264,22 +271,19 @@ impl Committer {
             if core.options.planted_bug == Some(PlantedBug::InlineDataNotLogged) {
                 work.inline.clear();
             }
-            let mut record = self.log.encode(&work.delta, &work.inline)?;
-            let bytes = record.len() as u64;
+            let bytes = record_bytes(&work.delta, &work.inline);
             if self.log.used_bytes() + bytes > core.options.log_bytes && !self.log.is_fresh() {
                 self.rotate()?;
-                record = self.log.encode(&work.delta, &work.inline)?;
             }
             match self.log.reserve(bytes) {
                 Err(error) if error.kind() == ErrorKind::NoSpace && !self.log.is_fresh() => {
                     // The other log has its space already; removing works on a full disk.
                     self.rotate()?;
-                    record = self.log.encode(&work.delta, &work.inline)?;
                     self.log.reserve(bytes)?;
                 }
                 result => result?,
             }
-            self.log.append(&record);
+            self.log.append(&work.delta, &work.inline, bytes);
             stats.batches.add(1);
             stats.log_bytes.add(bytes);
         }
@@ -349,6 +353,7 @@ impl Committer {
             core.blocks.release(work.freed.drain(..));
         }
         self.freed.append(&mut work.freed);
+        self.kept.extend(work.kept.drain(..));
         let mut told = Told::default();
         let elapsed = began.elapsed();
         for done in work.done.drain(..) {
@@ -450,6 +455,7 @@ impl Committer {
             table,
             sequence: self.log.last_sequence(),
             freed: std::mem::take(&mut self.freed),
+            kept: std::mem::take(&mut self.kept),
         });
         Ok(())
     }

@@ -44,6 +44,8 @@ pub(super) struct Core {
     pub(super) locks: LockTable,
     pub(super) watches: Mutex<HashMap<ObjectId, Watchers>>,
     pub(super) next_notification: AtomicU64,
+    /// Bytes that the base could have when the disk was asked last.
+    headroom: Mutex<Option<(u64, Instant)>>,
     /// Objects of each pool, by the pool's bytes in keys.
     object_counts: Mutex<HashMap<Bytes, u64>>,
     /// The reserve is gone: only what gives space back is accepted.
@@ -82,6 +84,7 @@ impl Core {
             locks: parts.locks,
             watches: Mutex::default(),
             next_notification: AtomicU64::new(1),
+            headroom: Mutex::default(),
             object_counts: Mutex::new(parts.object_counts),
             is_full: AtomicBool::new(false),
             stats: LocalStats::default(),
@@ -137,11 +140,21 @@ impl Core {
     /// Bytes that the base can have. Records are taken in only if they fit, or a checkpoint would
     /// fail after their acknowledgement.
     pub(super) fn headroom(&self) -> u64 {
+        let mut known = self.headroom.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((bytes, asked)) = *known
+            && bytes >= PLENTY_BYTES
+            && asked.elapsed() < PLENTY_SPAN
+        {
+            return bytes;
+        }
+        let asked = Instant::now();
         let Some(free) = self.medium.free_bytes() else {
             return u64::MAX;
         };
         let reserve = self.medium.len(FileName::Reserve).unwrap_or(0);
-        (free + reserve).saturating_sub(CHECKPOINT_BYTES)
+        let bytes = (free + reserve).saturating_sub(CHECKPOINT_BYTES);
+        *known = Some((bytes, asked));
+        bytes
     }
 
     /// Tells the block store how much the records take now.
@@ -173,6 +186,8 @@ pub(super) struct Frozen {
     pub(super) sequence: u64,
     /// Blocks that its records no longer name.
     pub(super) freed: Vec<u64>,
+    /// Blocks of its records that the data file does not have.
+    pub(super) kept: Vec<u64>,
     /// Bytes of its records and of its log, a measure of the work.
     pub(super) weight_bytes: u64,
 }
@@ -299,3 +314,7 @@ const CHECKPOINT_BYTES: u64 = 128 * 1024;
 
 /// Two of the largest operations.
 const IN_FLIGHT_BYTES: u64 = 2 * OP_BYTES_MAX;
+/// While the disk has so much left, it is asked how much only now and then: nobody fills that in the
+/// meantime.
+const PLENTY_BYTES: u64 = 1024 * 1024 * 1024;
+const PLENTY_SPAN: Duration = Duration::from_millis(50);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::codec::{DecodeError, Reader, Writer, crc32c};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
 use super::failure::{corrupt, io_error};
 use super::media::{FileName, Medium};
@@ -134,36 +134,6 @@ impl Log {
         self.synced_sequence + 1 == self.next_sequence
     }
 
-    /// A record as bytes, to be given to `append`.
-    pub(super) fn encode(&self, delta: &Delta, blocks: &[(u64, Bytes)]) -> Result<Bytes, Error> {
-        let mut body = Writer::fragment();
-        body.count(delta.len());
-        for (key, value) in delta {
-            body.bytes(key).bool(value.is_some());
-            body.bytes(value.as_deref().unwrap_or_default());
-        }
-        body.count(blocks.len());
-        for (block, data) in blocks {
-            body.u64(*block).raw(data);
-        }
-        let body = body.finish();
-        let length = u32::try_from(body.len())
-            .map_err(|_| Error::new(ErrorKind::TooLarge, "a log record of 4 GiB"))?;
-        let mut record = Writer::fragment();
-        record
-            .u32(RECORD_MAGIC)
-            .u32(length)
-            .u64(self.next_sequence)
-            .u64(self.generation)
-            .u64(self.synced_sequence);
-        let head = record.clone().finish();
-        record.u32(record_sum(&head, &body));
-        record.raw(&body);
-        let padding = record.len().next_multiple_of(SECTOR) - record.len();
-        record.raw(&[0; SECTOR][..padding]);
-        Ok(record.finish())
-    }
-
     /// Makes sure that a record of `bytes` has its space.
     ///
     /// # Errors
@@ -189,10 +159,37 @@ impl Log {
         Ok(())
     }
 
-    /// Appends a record made by `encode` right before, for which there is space.
-    pub(super) fn append(&mut self, record: &Bytes) {
-        self.pending.extend_from_slice(record);
-        self.offset += record.len() as u64;
+    /// Appends a record of `bytes` as `record_bytes` tells, for which there is space.
+    pub(super) fn append(&mut self, delta: &Delta, blocks: &[(u64, Bytes)], bytes: u64) {
+        let start = self.pending.len();
+        let mut record = Writer::after(std::mem::take(&mut self.pending));
+        let length = body_bytes(delta, blocks);
+        record
+            .u32(RECORD_MAGIC)
+            .u32(u32::try_from(length).expect("a batch is smaller than 4 GiB"))
+            .u64(self.next_sequence)
+            .u64(self.generation)
+            .u64(self.synced_sequence)
+            .u32(0)
+            .count(delta.len());
+        for (key, value) in delta {
+            record.bytes(key).bool(value.is_some());
+            record.bytes(value.as_deref().unwrap_or_default());
+        }
+        record.count(blocks.len());
+        for (block, data) in blocks {
+            record.u64(*block).raw(data);
+        }
+        let padding = record.len().next_multiple_of(SECTOR);
+        self.pending = record.into_vec();
+        let record = &mut self.pending[start..];
+        let (head, body) = record.split_at_mut(HEAD_BYTES + 4);
+        assert_eq!(body.len(), length, "as it was told");
+        let sum = record_sum(&head[..HEAD_BYTES], body);
+        head[HEAD_BYTES..].copy_from_slice(&sum.to_le_bytes());
+        self.pending.resize(padding, 0);
+        assert_eq!((self.pending.len() - start) as u64, bytes, "as it was told");
+        self.offset += bytes;
         self.next_sequence += 1;
     }
 
@@ -427,6 +424,19 @@ fn read_record(bytes: &[u8], at: usize, trust: bool) -> Option<RawRecord<'_>> {
         length: HEAD_BYTES + 4 + length,
         body,
     })
+}
+
+/// What a record takes in a log.
+pub(super) fn record_bytes(delta: &Delta, blocks: &[(u64, Bytes)]) -> u64 {
+    let bytes = HEAD_BYTES + 4 + body_bytes(delta, blocks);
+    bytes.next_multiple_of(SECTOR) as u64
+}
+
+fn body_bytes(delta: &Delta, blocks: &[(u64, Bytes)]) -> usize {
+    let value_bytes = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
+    let records = delta.iter();
+    let records = records.map(|(key, value)| 4 + key.len() + 1 + 4 + value_bytes(value));
+    4 + records.sum::<usize>() + 4 + blocks.len() * (8 + BLOCK_BYTES)
 }
 
 fn record_sum(head: &[u8], body: &[u8]) -> u32 {

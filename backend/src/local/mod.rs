@@ -12,6 +12,7 @@ mod answer;
 mod base;
 mod blocks;
 mod buffers;
+mod cache;
 mod change;
 mod check;
 mod checkpoint;

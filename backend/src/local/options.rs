@@ -33,7 +33,7 @@ impl Default for LocalOptions {
         Self {
             capacity_bytes: None,
             memtable_bytes: 16 * 1024 * 1024,
-            log_bytes: 32 * 1024 * 1024,
+            log_bytes: 64 * 1024 * 1024,
             cache_bytes: 128 * 1024 * 1024,
             reserve_bytes: 16 * 1024 * 1024,
             inline_bytes_max: 32 * 1024,

@@ -511,11 +511,11 @@ fn write_large(
         let data = data.slice(skip..skip + length);
         // Only the last block of a whole object can be cut: zeros follow to its end.
         let whole = data.len() / BLOCK_BYTES * BLOCK_BYTES;
-        let mut blocks = core.blocks.write(&data[..whole], false, &core.stats)?;
+        let mut blocks = core.blocks.write(&data[..whole], &core.stats)?;
         if whole < data.len() {
             let mut last = vec![0; BLOCK_BYTES];
             last[..data.len() - whole].copy_from_slice(&data[whole..]);
-            match core.blocks.write(&last, false, &core.stats) {
+            match core.blocks.write(&last, &core.stats) {
                 Ok(more) => blocks.extend(more),
                 Err(error) => {
                     core.blocks.release(blocks.iter().map(|block| block.block));
