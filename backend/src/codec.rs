@@ -48,6 +48,12 @@ impl Writer {
         Self::default()
     }
 
+    /// The same for one of about so many bytes, which then costs one allocation.
+    #[must_use]
+    pub fn sized(bytes: usize) -> Self {
+        Self(Vec::with_capacity(bytes))
+    }
+
     /// Goes on behind what `bytes` holds.
     #[must_use]
     pub fn after(bytes: Vec<u8>) -> Self {

@@ -1,5 +1,7 @@
 //! Keys and values of the one ordered space of records; see `docs/format.md`, "Records".
 
+use std::fmt::Write as _;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use smallvec::SmallVec;
 
@@ -51,7 +53,8 @@ pub(super) struct ObjectKeys(Bytes);
 
 impl ObjectKeys {
     pub(super) fn new(object: &ObjectId) -> Self {
-        let name = object.name.to_string();
+        let mut name = String::with_capacity(object.name.prefix().len() + NUMBER_BYTES);
+        write!(name, "{}", object.name).expect("a string takes all");
         let mut bytes = pool_bytes(&object.pool);
         let length = u16::try_from(name.len()).expect("bounded by OBJECT_NAME_BYTES_MAX");
         bytes.put_u16(length);
@@ -255,7 +258,7 @@ pub(super) struct Header {
 
 impl Header {
     pub(super) fn encode(self, key: &[u8]) -> Bytes {
-        let mut writer = Writer::fragment();
+        let mut writer = Writer::sized(HEADER_BYTES);
         writer.u64(self.version).u64(self.size);
         seal(key, &writer.finish())
     }
@@ -303,7 +306,7 @@ impl Chunk {
                 _ => runs.push((block.block, 1)),
             }
         }
-        let mut writer = Writer::fragment();
+        let mut writer = Writer::sized(CHUNK_BYTES_MAX);
         writer.u16(mask);
         writer.u8(u8::try_from(runs.len()).expect("at most 16"));
         for (start, count) in runs {
@@ -401,6 +404,11 @@ pub(super) fn decode_holders(key: &[u8], value: &Bytes) -> Result<Vec<StoredHold
     read().map_err(|e: DecodeError| damaged(key, "is no list of lock holders").with_source(e))
 }
 
+/// What a number adds to an object's name.
+const NUMBER_BYTES: usize = 17;
+const HEADER_BYTES: usize = 16;
+/// A chunk none of whose blocks lie together.
+const CHUNK_BYTES_MAX: usize = 3 + 16 * (9 + 4);
 const VALUE_VERSION: u8 = 1;
 const SUM_BYTES: usize = 4;
 /// 16 EiB of blocks: beyond it, byte offsets do not fit 64 bits.
