@@ -233,6 +233,11 @@ impl Blocks {
             .map_err(|e| io_error("writing the data file", e))
     }
 
+    /// Whether `sync_if_dirty` would wait for the device.
+    pub(super) fn is_dirty(&self) -> bool {
+        self.dirty.load(Ordering::SeqCst)
+    }
+
     /// Makes large data stable if there is any that is not.
     pub(super) fn sync_if_dirty(&self, poison: &Poison, stats: &LocalStats) -> Result<(), Error> {
         // Asked under the lock: a sync under way may cover what is dirty, or may not.

@@ -4,7 +4,7 @@
 //! record into the log, the log stable, records published, answers. A batch of buffered jobs
 //! alone is published without the syncs; its record is written later, behind its data.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -35,6 +35,8 @@ pub(super) struct Committer {
     freed: Vec<u64>,
     /// Blocks of records of the active generation that only memory and the log have.
     kept: Vec<u64>,
+    /// A task works with it that must not wait for a device.
+    is_here: bool,
     /// Since when the store may be quiet; `None` while there is nothing to give back.
     watch: Option<QuietWatch>,
 }
@@ -91,18 +93,37 @@ impl Committer {
             changes: 0,
             freed: Vec::new(),
             kept: Vec::new(),
+            is_here: false,
             watch: None,
         }
     }
 
-    /// Works until the store ends.
-    pub(super) fn run(mut self) {
+    /// Whether a batch of buffered jobs waits for no device now.
+    pub(super) fn may_work_here(&self) -> bool {
+        let is_due = self.core.poison.is_set() || self.is_due();
+        !is_due && (self.log.pending_bytes() <= PENDING_BYTES_MAX || !self.core.blocks.is_dirty())
+    }
+
+    /// Commits a batch of buffered jobs that waits for nothing. What found no room is left to the
+    /// thread.
+    pub(super) fn work_here(&mut self, batch: Batch) {
+        let began = Instant::now();
         let core = Arc::clone(&self.core);
-        let _end = EndsStore(Arc::clone(&core));
-        while let Some(batch) = core.queue.take(self.watch.as_ref().map(|watch| watch.ends)) {
-            if self.work(batch) {
-                break;
-            }
+        let jobs = batch.jobs.len();
+        core.stats.batches_here.add(1);
+        self.is_here = true;
+        let starved = self.work_jobs(batch.jobs, false, began);
+        self.is_here = false;
+        for mut job in starved {
+            job.is_starved = true;
+            core.queue.give_back(job);
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.jobs += jobs;
+        } else if let Some(span) = core.options.quiet_checkpoint {
+            let ends = Instant::now() + span;
+            self.watch = Some(QuietWatch { ends, jobs });
+            core.queue.set_watch(Some(ends));
         }
     }
 
@@ -147,6 +168,8 @@ impl Committer {
         }
         self.rotate_if_full();
         self.rotate_if_quiet(jobs);
+        let watch_ends = self.watch.as_ref().map(|watch| watch.ends);
+        self.core.queue.set_watch(watch_ends);
         let Some(answer) = close else { return false };
         let done = self.checkpoint_and_wait();
         drop(answer.send(done.map(|()| self.log.last_sequence())));
@@ -292,7 +315,9 @@ impl Committer {
         }
         if work.durable || flush {
             self.sync()?;
-        } else if self.log.pending_bytes() > PENDING_BYTES_MAX {
+        } else if self.log.pending_bytes() > PENDING_BYTES_MAX
+            && !(self.is_here && core.blocks.is_dirty())
+        {
             core.blocks.sync_if_dirty(&core.poison, stats)?;
             self.log.write_out().map_err(no_longer_free)?;
         }
@@ -353,7 +378,7 @@ impl Committer {
             core.blocks.release(work.freed.drain(..));
         }
         self.freed.append(&mut work.freed);
-        self.kept.extend(work.kept.drain(..));
+        self.kept.append(&mut work.kept);
         let mut told = Told::default();
         let elapsed = began.elapsed();
         for done in work.done.drain(..) {
@@ -363,6 +388,18 @@ impl Committer {
             drop(done.job);
         }
         told.tell();
+    }
+
+    /// Whether the generation is large enough for a checkpoint.
+    fn is_due(&self) -> bool {
+        let core = &self.core;
+        let options = &core.options;
+        let freed_bytes = self.freed.len() as u64 * super::record::BLOCK_BYTES_U64;
+        let freed_max = (core.blocks.block_bytes() / 8).max(FREED_BYTES_MIN);
+        core.view().active.bytes() > options.memtable_bytes
+            || self.log.used_bytes() > options.log_bytes / 2
+            || freed_bytes > freed_max
+            || core.base_demand() > core.headroom() / 2
     }
 
     /// Starts a checkpoint when the generation is large; waits for the one before only if this
@@ -375,15 +412,8 @@ impl Committer {
         let options = &core.options;
         let table_bytes = core.view().active.bytes();
         let log_bytes = self.log.used_bytes();
-        let freed_bytes = self.freed.len() as u64 * super::record::BLOCK_BYTES_U64;
-        let freed_max = (core.blocks.block_bytes() / 8).max(FREED_BYTES_MIN);
-        let is_tight = core.base_demand() > core.headroom() / 2;
-        let is_due = table_bytes > options.memtable_bytes
-            || is_tight
-            || log_bytes > options.log_bytes / 2
-            || freed_bytes > freed_max;
         let is_urgent = table_bytes > 3 * options.memtable_bytes;
-        if ((is_due && core.checkpoint.is_idle()) || is_urgent)
+        if (is_urgent || self.is_due() && core.checkpoint.is_idle())
             && let Err(error) = self.rotate()
         {
             core.poison.set(&error);
@@ -474,10 +504,23 @@ impl Committer {
     }
 }
 
-/// When the thread ends, in whichever way, nobody waits for it any more.
-struct EndsStore(Arc<Core>);
+/// The committer's thread. Works until the store ends.
+pub(super) fn run(core: &Core, committer: &Mutex<Committer>) {
+    let _end = EndsStore(core);
+    while core.queue.wait() {
+        // Nobody goes on with what a panic left half done: the store has ended then.
+        let mut committer = committer.lock().unwrap_or_else(PoisonError::into_inner);
+        let batch = core.queue.take();
+        if committer.work(batch) {
+            break;
+        }
+    }
+}
 
-impl Drop for EndsStore {
+/// When the thread ends, in whichever way, nobody waits for it any more.
+pub(super) struct EndsStore<'a>(pub(super) &'a Core);
+
+impl Drop for EndsStore<'_> {
     fn drop(&mut self) {
         self.0.poison.close();
         self.0.queue.stop();

@@ -4,7 +4,7 @@
 //! has a checksum. `docs/format.md` says what lies where and which invariants hold; the code may
 //! not use a fact about the files that is not written there.
 //!
-//! A write goes `session` -> `queue` -> `commit` (`change`, `log`) -> `memtable`, later by
+//! A write goes `session` -> `queue` -> `call`, `commit` (`change`, `log`) -> `memtable`, later by
 //! `checkpoint` to `base`. A read goes `session` -> `read` -> `memtable`, `base`, `blocks`.
 
 mod allocator;
@@ -13,6 +13,7 @@ mod base;
 mod blocks;
 mod buffers;
 mod cache;
+mod call;
 mod change;
 mod check;
 mod checkpoint;
@@ -41,6 +42,7 @@ use std::thread::JoinHandle;
 pub use check::{Report, check, check_on};
 pub use options::{LocalOptions, LocalStats, PlantedBug};
 
+use self::call::{Call, Callers};
 use self::commit::Committer;
 use self::core::Core;
 use self::media::{Directory, Medium};
@@ -55,6 +57,8 @@ use crate::object::ObjectStore;
 #[derive(Debug)]
 pub struct LocalStore {
     core: Arc<Core>,
+    committer: Arc<Mutex<Committer>>,
+    callers: Arc<Callers>,
     life: Mutex<Life>,
 }
 
@@ -86,17 +90,20 @@ impl LocalStore {
         core.count_record_bytes();
         let open_counter = opened.superblock.open_counter;
         let committer = Committer::new(Arc::clone(&core), opened.log, open_counter);
+        let committer = Arc::new(Mutex::new(committer));
         let store = Arc::new(Self {
             life: Mutex::new(Life {
                 superblock: opened.superblock,
                 threads: Vec::new(),
             }),
             core: Arc::clone(&core),
+            committer: Arc::clone(&committer),
+            callers: Arc::default(),
         });
-        store
-            .life()
-            .threads
-            .push(thread("commit", move || committer.run())?);
+        let (committing, commits) = (Arc::clone(&core), committer);
+        store.life().threads.push(thread("commit", move || {
+            commit::run(&committing, &commits);
+        })?);
         let checkpoint = thread("checkpoint", move || checkpoint::run(&core))?;
         store.life().threads.push(checkpoint);
         Ok(store)
@@ -138,6 +145,10 @@ impl LocalStore {
         &self.core
     }
 
+    fn call(&self) -> Call {
+        Call::new(&self.core, &self.committer, &self.callers)
+    }
+
     fn life(&self) -> MutexGuard<'_, Life> {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -148,6 +159,7 @@ impl Drop for LocalStore {
         self.core.queue.stop();
         self.core.checkpoint.stop();
         join(&mut self.life());
+        self.callers.close();
     }
 }
 

@@ -107,6 +107,8 @@ pub struct LocalStats {
     pub checkpoints: Counter,
     pub checkpoint_time: LatencyHistogram,
     pub batches: Counter,
+    /// Batches committed without leaving the calling thread.
+    pub batches_here: Counter,
     pub writes: Counter,
     pub reads: Counter,
     /// Reads answered without leaving the calling thread.

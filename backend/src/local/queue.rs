@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::budget::Permit;
 use crate::error::{Error, ErrorKind};
-use crate::object::{ObjectId, Priority, SessionId, Version, WriteOp};
+use crate::object::{Durability, ObjectId, Priority, SessionId, Version, WriteOp};
 
 use super::answer::Answer;
 use super::blocks::Blocks;
@@ -37,6 +37,8 @@ pub(super) struct Job {
     pub(super) permit: Option<Permit>,
     /// It found no space once, and the store made some.
     pub(super) retried: bool,
+    /// It found no space where none could be made.
+    pub(super) is_starved: bool,
 }
 
 #[derive(Debug)]
@@ -112,6 +114,7 @@ struct State {
     classes: [VecDeque<Job>; 4],
     controls: Vec<Control>,
     committer: Attention,
+    watch_ends: Option<Instant>,
     /// Nothing is taken in any more.
     closed: bool,
     /// Nothing is worked off any more.
@@ -122,22 +125,12 @@ struct State {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Attention {
     /// It works, and looks at the queue before it waits.
-    #[default]
     Busy,
+    /// It waits, or has not begun.
+    #[default]
     Waits,
     /// It waits, and somebody is about to call it.
     IsCalled,
-}
-
-/// Whoever holds it has to call the committer, which dropping it does.
-#[derive(Debug)]
-#[must_use = "dropped at once it calls the committer for the first of several jobs"]
-pub(super) struct Call(Arc<Core>);
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        self.0.queue.filled.notify_one();
-    }
 }
 
 impl Queue {
@@ -145,25 +138,19 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a job in. The first one for a committer that waits gives the duty to call it; jobs that
-    /// come before the call share its batch.
-    pub(super) fn push(core: &Arc<Core>, job: Job) -> Result<Option<Call>, Error> {
-        let mut state = core.queue.state();
+    /// Takes a job in. `true` for the first one of a committer that waits: it has to be called.
+    pub(super) fn push(&self, job: Job) -> Result<bool, Error> {
+        let mut state = self.state();
         if state.closed {
             return Err(closed());
         }
-        let class = match job.priority {
-            Priority::Urgent => 0,
-            Priority::Client => 1,
-            Priority::Forward => 2,
-            Priority::Background => 3,
-        };
+        let class = class_of(&job);
         state.classes[class].push_back(job);
         let is_first = state.committer == Attention::Waits;
         if is_first {
             state.committer = Attention::IsCalled;
         }
-        Ok(is_first.then(|| Call(Arc::clone(core))))
+        Ok(is_first)
     }
 
     pub(super) fn control(&self, control: Control) -> Result<(), Error> {
@@ -187,33 +174,32 @@ impl Queue {
         self.filled.notify_one();
     }
 
-    /// Waits for work, or for nothing longer than `until`: then the batch is empty. `None` when
-    /// stopped.
-    pub(super) fn take(&self, until: Option<Instant>) -> Option<Batch> {
+    /// Takes back a job that could not be done where it was taken.
+    pub(super) fn give_back(&self, job: Job) {
+        let class = class_of(&job);
+        let mut state = self.state();
+        // Dropped, it is answered.
+        if !state.stopped {
+            state.classes[class].push_front(job);
+        }
+    }
+
+    /// Calls the committer's thread.
+    pub(super) fn call(&self) {
+        self.filled.notify_one();
+    }
+
+    /// Waits for work, or until the time of `set_watch` has come. `false` when stopped.
+    pub(super) fn wait(&self) -> bool {
         let mut state = self.state();
         loop {
             if state.stopped {
-                return None;
+                return false;
             }
-            let mut batch = Batch {
-                controls: std::mem::take(&mut state.controls),
-                jobs: Vec::new(),
-            };
-            // Each class has its share of a batch, so none starves; the rest goes by class.
-            for (class, share) in CLASS_SHARES.into_iter().enumerate() {
-                let count = share.min(state.classes[class].len());
-                batch.jobs.extend(state.classes[class].drain(..count));
-            }
-            for class in &mut state.classes {
-                let count = (BATCH_JOBS_MAX - batch.jobs.len()).min(class.len());
-                batch.jobs.extend(class.drain(..count));
-            }
-            if !batch.jobs.is_empty() || !batch.controls.is_empty() {
-                return Some(batch);
-            }
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
-                return Some(batch);
+            let left = state.watch_ends;
+            let left = left.map(|ends| ends.saturating_duration_since(Instant::now()));
+            if state.has_work() || left == Some(Duration::ZERO) {
+                return true;
             }
             state.committer = Attention::Waits;
             state = match left {
@@ -228,6 +214,87 @@ impl Queue {
             };
             state.committer = Attention::Busy;
         }
+    }
+
+    /// What is there now. Whoever takes it holds the committer: batches are committed in their order.
+    pub(super) fn take(&self) -> Batch {
+        self.state().take()
+    }
+
+    /// What the task that calls may commit itself; it looks here again afterwards. Without a batch
+    /// the call is done with, or goes on to the thread.
+    pub(super) fn take_here(&self) -> Called {
+        let mut state = self.state();
+        if !state.has_work() {
+            state.committer = Attention::Waits;
+            return Called::Done;
+        }
+        let mut jobs = state.classes.iter().flatten();
+        if state.stopped || !state.controls.is_empty() || !jobs.all(Job::is_buffered) {
+            return Called::ForThread;
+        }
+        state.committer = Attention::Busy;
+        Called::Here(state.take())
+    }
+
+    /// When the committer's thread looks after the store although there is no work.
+    pub(super) fn set_watch(&self, ends: Option<Instant>) {
+        let mut state = self.state();
+        let is_sooner = state.watch_ends.is_none() && ends.is_some();
+        state.watch_ends = ends;
+        if is_sooner {
+            self.filled.notify_one();
+        }
+    }
+}
+
+impl State {
+    fn take(&mut self) -> Batch {
+        let mut batch = Batch {
+            controls: std::mem::take(&mut self.controls),
+            jobs: Vec::new(),
+        };
+        // Each class has its share of a batch, so none starves; the rest goes by class.
+        for (class, share) in self.classes.iter_mut().zip(CLASS_SHARES) {
+            let count = share.min(class.len());
+            batch.jobs.extend(class.drain(..count));
+        }
+        for class in &mut self.classes {
+            let count = (BATCH_JOBS_MAX - batch.jobs.len()).min(class.len());
+            batch.jobs.extend(class.drain(..count));
+        }
+        batch
+    }
+
+    fn has_work(&self) -> bool {
+        !self.controls.is_empty() || self.classes.iter().any(|class| !class.is_empty())
+    }
+}
+
+impl Job {
+    /// Whether nobody waits for a device before it is answered.
+    fn is_buffered(&self) -> bool {
+        match &self.what {
+            What::Write { op, .. } => op.durability == Durability::Buffered && !self.is_starved,
+            What::Lock(_) => false,
+        }
+    }
+}
+
+/// What a call finds.
+#[derive(Debug)]
+pub(super) enum Called {
+    Here(Batch),
+    ForThread,
+    Done,
+}
+
+fn class_of(job: &Job) -> usize {
+    match job.priority {
+        Priority::Urgent => 0,
+        Priority::Client => 1,
+        Priority::Forward => 2,
+        Priority::Background => 3,
     }
 }
 

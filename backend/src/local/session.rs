@@ -18,11 +18,12 @@ use crate::object::{
 
 use super::LocalStore;
 use super::answer::answer;
+use super::call::Call;
 use super::core::{Core, LIMITS};
 use super::extent::{Miss, Prepared, whole_blocks};
 use super::lock::LockChange;
 use super::media::serves_tasks;
-use super::queue::{Call, Control, Job, PreparedBlocks, Queue, Receipt, What};
+use super::queue::{Control, Job, PreparedBlocks, Receipt, What};
 use super::read;
 use super::record::{BLOCK_BYTES, BLOCK_BYTES_U64, ObjectKeys};
 
@@ -105,9 +106,10 @@ impl LocalSession {
             answer,
             permit: Some(permit),
             retried: false,
+            is_starved: false,
         };
-        if let Some(call) = Queue::push(self.core(), job)? {
-            call_later(call);
+        if core.queue.push(job)? {
+            call_later(self.store.call());
         }
         in_time(deadline, answered).await?
     }
@@ -466,7 +468,7 @@ async fn in_time<T>(
 /// more jobs, which would find the committer at work on the first one alone.
 fn call_later(call: Call) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        drop(runtime.spawn(async move { drop(call) }));
+        drop(runtime.spawn(async move { call.commit() }));
     }
 }
 

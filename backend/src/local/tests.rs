@@ -6,9 +6,10 @@ use bytes::Bytes;
 
 use super::*;
 use crate::object::{
-    Guard, ListCursor, LockKind, LockName, LockRequest, ObjectId, ObjectName, Payload, Pool,
-    Priority, ReadOp, ReadResult, ReadStep, WriteOp, WriteStep, XattrName,
+    Durability, Guard, ListCursor, LockKind, LockName, LockRequest, ObjectId, ObjectName, Payload,
+    Pool, Priority, ReadOp, ReadResult, ReadStep, WriteOp, WriteStep, XattrName,
 };
+use crate::stats::Counter;
 
 fn options() -> LocalOptions {
     LocalOptions {
@@ -296,6 +297,45 @@ async fn concurrent_durable_writes_share_their_syncs() {
     }
     let flushes = store.stats().log_flushes.value() - before;
     assert!(flushes < 20, "{flushes} syncs for 64 writes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn buffered_writes_need_no_other_thread_and_a_flush_makes_them_stable() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, session) = open(directory.path());
+    let writes = |first: u8, durability| {
+        let writes = (first..first + 8).map(|index| {
+            let session = Arc::clone(&session);
+            let step = WriteStep::Write {
+                offset: 0,
+                data: data(index, 4_096),
+            };
+            let op = WriteOp {
+                durability,
+                ..WriteOp::new([step])
+            };
+            let target = object(&format!("o{index}"));
+            async move { session.write(&target, op).await.unwrap() }
+        });
+        futures_util::future::join_all(writes)
+    };
+    let figures = || {
+        let stats = store.stats();
+        [&stats.batches, &stats.batches_here, &stats.log_flushes].map(Counter::value)
+    };
+    tokio::spawn(writes(0, Durability::Buffered)).await.unwrap();
+    assert_eq!(figures(), [1, 1, 0]);
+    session.flush().await.unwrap();
+    assert_eq!(figures(), [1, 1, 1]);
+    tokio::spawn(writes(8, Durability::Durable)).await.unwrap();
+    let [_, here, flushes] = figures();
+    assert!(here == 1 && flushes > 1, "{here} here, {flushes} flushes");
+    drop((store, session));
+    let (_store, session) = open(directory.path());
+    for index in 0..16 {
+        let target = object(&format!("o{index}"));
+        assert_eq!(bytes_of(&session, &target, 8_192).await, [index; 4_096]);
+    }
 }
 
 #[tokio::test]

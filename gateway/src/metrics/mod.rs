@@ -264,6 +264,11 @@ fn local(text: &mut Text, stats: &LocalStats) {
     for (name, help, counter) in [
         ("writes", "Write operations.", &stats.writes),
         ("batches", "Batches of writes.", &stats.batches),
+        (
+            "batches_here",
+            "Batches committed without a change of threads.",
+            &stats.batches_here,
+        ),
         ("reads", "Read operations.", &stats.reads),
         ("cached_reads", "Reads from memory.", &stats.reads_cached),
         ("checkpoints", "Checkpoints.", &stats.checkpoints),
