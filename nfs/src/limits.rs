@@ -62,3 +62,6 @@ pub const REPLY_AGE_MS_MAX: u64 = 20 * 60 * 1_000;
 
 /// Copies of a running call that wait for its reply: a client that sends more has them ignored.
 pub const WAITERS_MAX: usize = 4;
+
+/// What DUMP of MOUNT tells at most.
+pub const MOUNTS_MAX: usize = 4_096;
