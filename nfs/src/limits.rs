@@ -1,5 +1,7 @@
 //! Every bound of the NFS front door, with its reason.
 
+use std::time::Duration;
+
 /// Bytes of one READ or WRITE, and of a listing: what Linux and macOS ask for at most over TCP.
 pub const DATA_BYTES_MAX: u32 = 1 << 20;
 
@@ -65,3 +67,16 @@ pub const WAITERS_MAX: usize = 4;
 
 /// What DUMP of MOUNT tells at most.
 pub const MOUNTS_MAX: usize = 4_096;
+
+/// Connections that are served at once: a client has one for each server, or up to 16 by `nconnect`.
+pub const CONNECTIONS_MAX: usize = 1_000;
+
+/// A connection on which nothing moves and no call runs ends then. Clients close theirs after five
+/// minutes, and connect anew when they need one.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(6 * 60);
+
+/// Parts of one write to a socket.
+pub const WRITE_SLICES_MAX: usize = 64;
+
+/// Bytes of a datagram: what clients of MOUNT and of port mappers read at most.
+pub const DATAGRAM_BYTES_MAX: usize = 8_800;

@@ -76,6 +76,12 @@ impl Writer {
         self.pad(data.len());
     }
 
+    /// What was encoded before, in whole units: copied.
+    pub fn encoded(&mut self, bytes: &[u8]) {
+        debug_assert!(bytes.len().is_multiple_of(4), "whole units");
+        self.small().put_slice(bytes);
+    }
+
     /// Opaque data in pieces. It is not copied, except for pieces so short that they are worth no part.
     ///
     /// # Panics
