@@ -10,6 +10,7 @@ mod data;
 mod error;
 mod header;
 mod load;
+pub mod lock;
 mod log;
 mod node;
 mod place;
